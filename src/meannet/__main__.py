@@ -1,0 +1,3 @@
+from meannet.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,232 @@
+"""The command line: list, show, run, eval, report, claims, data."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from meannet import __version__, config, recipes
+from meannet.config import Experiment, text_of
+
+EXIT_FAILED, EXIT_WRONG, EXIT_STOPPED_NETS = 1, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. An error is one line on stderr."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.call(options)
+    except ValueError as error:
+        return _fail(error, EXIT_WRONG)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has gone
+        return EXIT_FAILED
+    except (OSError, RuntimeError) as error:
+        return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _fail(error: Exception, code: int) -> int:
+    text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+    print(f"meannet: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with errors in the one-line form of the other commands."""
+
+    def error(self, message: str) -> Any:
+        unknown = message.removeprefix("argument COMMAND: invalid choice: ").partition(" ")[0].strip("'")
+        if message.startswith("argument COMMAND: invalid choice"):
+            message = f"no command {unknown!r}; {config.nearest(unknown, COMMANDS)}"
+        print(f"meannet: {message} (see `{self.prog} --help`)", file=sys.stderr)
+        raise SystemExit(EXIT_WRONG)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="meannet", description="Dropout as Hinton et al. described it in 2012.")
+    top.add_argument("--version", action="version", version=f"meannet {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, call: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command.set_defaults(call=call)
+        return command
+
+    one = add("list", list_recipes, "each recipe with its section of the paper, the claim and our kept result")
+    one.add_argument("--json", action="store_true")
+    one = add("show", show, "every setting of a recipe, with its section of the paper")
+    one.add_argument("recipe", metavar="RECIPE")
+    one.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings")
+    one.add_argument("--json", action="store_true")
+    one = add("run", run, "train all arms and seeds of a recipe")
+    one.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe, ./file.py:NAME, or an experiment.json")
+    one.add_argument("--resume", metavar="DIR", help="go on where the run in DIR stopped")
+    one.add_argument("--seeds", type=int, metavar="N", help="how many seeds, counted from 0")
+    one.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings")
+    one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    one.add_argument("--path", default="auto", metavar="auto|plain|fast", help="which version of the update to use")
+    one.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE where not given")
+    one.add_argument("--quick", action="store_true", help="one net, two seeds, a hundredth of the epochs")
+    one.add_argument("--save-minutes", type=float, default=1.0, metavar="M", help="save every M minutes (1)")
+    one.add_argument("--save-epochs", type=int, metavar="N", help="save every N epochs as well")
+    one.add_argument("--json", action="store_true")
+    one = add("eval", evaluate, "the mean network of each net beside means of sampled networks")
+    one.add_argument("run", metavar="RUN")
+    one.add_argument("--samples", type=int, default=50, metavar="K")
+    one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    one.add_argument("--json", action="store_true")
+    one = add("report", report, "one self-contained page about one or several runs")
+    one.add_argument("runs", metavar="RUN", nargs="+")
+    one.add_argument("-o", "--out", required=True, metavar="FILE.html")
+    one = add("claims", claims, "the paper's theorems and inequalities, checked by enumeration")
+    one.add_argument("--json", action="store_true")
+    one = add("data", data, "where each data set is; get it; verify it")
+    one.add_argument("action", choices=("list", "fetch", "check"))
+    one.add_argument("name", metavar="NAME", nargs="?")
+    one.add_argument("--force", action="store_true", help="fetch anew what is there but damaged")
+    one.add_argument("--json", action="store_true")
+    return top
+
+
+COMMANDS = ("list", "show", "run", "eval", "report", "claims", "data")
+
+
+def list_recipes(options: argparse.Namespace) -> int:
+    from meannet.results import kept
+
+    rows = []
+    for name in recipes.RECIPES:
+        experiment = recipes.get(name)
+        best = kept(name)
+        rows.append(
+            {
+                "recipe": name,
+                "paper": experiment.paper,
+                "about": experiment.about,
+                "claims": config.to_json(experiment.claims),
+                "kept": best,
+                "time": experiment.time,
+            }
+        )
+    if options.json:
+        print(json.dumps({"recipes": rows}, indent=1))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("recipe", "paper", "the paper's claim", "our kept result", "time", box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        claim = "; ".join(f"{c['arm']} {c['value']:g}" for c in row["claims"])
+        table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
+    Console().print(table)
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    experiment = config.override(recipes.get(options.recipe), options.settings)
+    if options.json:
+        print(json.dumps(config.to_json(experiment), indent=1))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    sources = {source.path: source for source in experiment.sources}
+    table = Table("setting", "value", "where from", box=None, padding=(0, 2, 0, 0))
+    for path, value in config.settings(experiment).items():
+        source = sources.get(path)
+        origin = source.section if source else ""
+        if source and source.paper and source.paper != text_of(value):
+            origin += f"; the paper has {source.paper}"
+        table.add_row(path, text_of(value), origin)
+    console = Console()
+    console.print(f"{experiment.recipe}: {experiment.about}\npaper: {experiment.paper}\n", highlight=False)
+    console.print(table)
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.resume:
+        given = [flag for flag in ("recipe", "seeds", "settings", "out", "quick") if getattr(options, flag)]
+        if given:
+            raise ValueError(f"--resume goes on with the settings in the folder; drop {given[0].replace('settings', '--set')}")
+        experiment, out = None, Path(options.resume)
+    elif options.recipe:
+        experiment = chosen(options)
+        out = Path(options.out) if options.out else _free_folder(experiment.recipe)
+    else:
+        raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
+    if options.save_minutes <= 0 or (options.save_epochs is not None and options.save_epochs < 1):
+        raise ValueError("--save-minutes must be above 0 and --save-epochs 1 or more")
+    from meannet.console import run_and_tell
+
+    return run_and_tell(experiment, out, options)
+
+
+def chosen(options: argparse.Namespace) -> Experiment:
+    """The recipe with --quick, --seeds and --set applied, in this order."""
+    experiment = recipes.get(options.recipe)
+    if options.quick:
+        experiment = experiment.quick()
+    if options.seeds is not None:
+        if options.seeds < 1:
+            raise ValueError(f"--seeds must be 1 or more, not {options.seeds}")
+        experiment = config.replace(experiment, seeds=tuple(range(options.seeds)))
+    changed = config.override(experiment, options.settings)
+    for name in ("lr", "limit"):
+        own = [arm.name for arm in changed.arms if getattr(arm, name) is not None]
+        if own and any(setting.startswith(f"optim.{name}=") for setting in options.settings):
+            print(
+                f"note: {' and '.join(own)} has its own {name}; to change that too, --set arms.{own[0]}.{name}=…",
+                file=sys.stderr,
+            )
+    return changed
+
+
+def _free_folder(recipe: str) -> Path:
+    """runs/RECIPE, or the first of runs/RECIPE-2, runs/RECIPE-3, … that is not there."""
+    base = Path("runs") / recipe.replace("/", "_")
+    number, path = 1, base
+    while path.exists():
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")
+    return path
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    from meannet.console import evaluate_and_tell
+
+    return evaluate_and_tell(options)
+
+
+def report(options: argparse.Namespace) -> int:
+    from meannet import report as page
+
+    page.write([Path(folder) for folder in options.runs], Path(options.out))
+    print(f"wrote {options.out}")
+    return 0
+
+
+def claims(options: argparse.Namespace) -> int:
+    from meannet.claims import check_all
+
+    found = check_all()
+    if options.json:
+        print(json.dumps({"claims": found}, indent=1))
+    else:
+        for claim in found:
+            bound = "measured" if claim["bound"] is None else f"bound {claim['bound']:g}"
+            verdict = "holds" if claim["holds"] else "FAILS"
+            print(f"{verdict}  {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}")
+    return 0 if all(claim["holds"] for claim in found) else EXIT_FAILED
+
+
+def data(options: argparse.Namespace) -> int:
+    from meannet.console import data_and_tell
+
+    return data_and_tell(options)

@@ -1,0 +1,327 @@
+"""What an experiment is: frozen dataclasses, changed by path (`net.hidden=1200,1200`), written to and read from JSON."""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Which cases to learn from and which to be judged on."""
+
+    name: str
+    held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """Hidden layers, one architecture or several trained one after another, and their units."""
+
+    hidden: tuple[tuple[int, ...], ...]
+    units: Literal["logistic", "rectified"] = "logistic"
+    initial_sd: float = 0.01
+    initial_bias: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropout:
+    """Probability of omitting a hidden unit and a visible unit, for the arms that omit them."""
+
+    hidden: float = 0.5
+    visible: float = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """Gradient descent on mini-batches: A.1's rule with its (1 - momentum) factor, or the plain one used for images."""
+
+    epochs: int
+    rule: Literal["a1", "plain"] = "a1"
+    batch: int = 100
+    lr: float = 10.0
+    decay: float = 0.998  # of the learning rate, each epoch
+    cuts: tuple[int, ...] = ()  # epochs at which the learning rate is divided by ten
+    momentum_start: float = 0.5
+    momentum_end: float = 0.99
+    momentum_epochs: int = 500
+    limit: float = 15.0  # on the squared length of a hidden unit's incoming vector; inf for none
+
+    def compressed(self, epochs: int) -> "Optim":
+        """The same schedule run through in fewer epochs: final learning rate and share of the momentum ramp stay."""
+        ratio = self.epochs / epochs
+        return replace(
+            self,
+            epochs=epochs,
+            decay=self.decay**ratio,
+            momentum_epochs=round(self.momentum_epochs / ratio),
+            cuts=tuple(round(cut / ratio) for cut in self.cuts),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One side of a comparison: which units it omits, and its own learning rate or bound where it has one."""
+
+    name: str
+    hidden: bool = False
+    visible: bool = False
+    lr: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A figure of the paper that an arm is held against."""
+
+    arm: str
+    value: float
+    unit: str = "test errors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a setting comes from: a section and the value it gives, or why we chose what the paper leaves open."""
+
+    path: str
+    section: str
+    paper: str = ""  # the paper's value as `--set` would take it; empty where it gives none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """All that decides a result. `arms` x `seeds` nets train side by side, for each architecture of `net.hidden`."""
+
+    recipe: str
+    paper: str
+    about: str
+    data: Data
+    net: Net
+    optim: Optim
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    dropout: Dropout = field(default_factory=Dropout)
+    claims: tuple[Claim, ...] = ()  # the first is the headline
+    record_every: int = 1  # epochs between two lines of the record
+    samples: int = 0  # thinned networks to sample for each net at the end, beside the mean network
+    show_features: bool = False  # whether the report draws first-layer features
+    sources: tuple[Source, ...] = ()
+    time: str = ""  # about how long it takes, and where
+    next: str = ""  # a command to try after this one
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def lr(self, arm: Arm) -> float:
+        return self.optim.lr if arm.lr is None else arm.lr
+
+    def limit(self, arm: Arm) -> float:
+        return self.optim.limit if arm.limit is None else arm.limit
+
+    def rates(self, arm: Arm) -> tuple[float, float]:
+        """Rates of (visible, hidden) units in this arm."""
+        return (self.dropout.visible if arm.visible else 0.0, self.dropout.hidden if arm.hidden else 0.0)
+
+    def digest(self) -> str:
+        """A hash of every setting that decides the numbers, and of nothing else."""
+        parts = to_json({name: getattr(self, name) for name in ("data", "net", "dropout", "optim", "arms", "seeds")})
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def quick(self) -> "Experiment":
+        """A look at the same experiment: one architecture, two seeds, a hundredth of the epochs, schedule compressed."""
+        epochs = max(2, self.optim.epochs // 100)
+        return replace(
+            self,
+            net=replace(self.net, hidden=self.net.hidden[:1]),
+            optim=self.optim.compressed(epochs),
+            seeds=self.seeds[:2],
+            record_every=1,
+        )
+
+
+def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
+    """Apply `path=value` settings in order; names that do not exist are answered with the nearest that do."""
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes path=value, not {setting!r}; for example --set optim.lr=1")
+        experiment = _set(experiment, path.split("."), text, path)
+    return experiment
+
+
+def settings(experiment: Experiment) -> dict[str, Any]:
+    """Every setting by its path, in order: `net.hidden`, `arms.dropout.lr`, ..."""
+    found: dict[str, Any] = {}
+    for group in ("data", "net", "dropout", "optim"):
+        part = getattr(experiment, group)
+        found |= {f"{group}.{f.name}": getattr(part, f.name) for f in fields(part)}
+    for arm in experiment.arms:
+        found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name != "name"}
+    return found | {"seeds": experiment.seeds, "record_every": experiment.record_every}
+
+
+def text_of(value: Any) -> str:
+    """A setting as `--set` takes it."""
+    if isinstance(value, tuple):
+        return (";" if value and isinstance(value[0], tuple) else ",").join(text_of(v) for v in value)
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON values; infinity, which JSON lacks, becomes the string "inf"."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: to_json(v) for name, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(v) for v in value]
+    return "inf" if value == math.inf else value
+
+
+def from_json(document: Any) -> Experiment:
+    """The experiment that `to_json` wrote; unknown, missing or ill-typed fields are errors that name the field."""
+    return _build(Experiment, document, "experiment")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to say about an unknown name: the closest match, or all that there is."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}"
+
+
+def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
+    if isinstance(part, tuple):
+        names = [arm.name for arm in part]
+        if path[0] not in names:
+            raise ValueError(f"no arm {path[0]!r} in {whole}; {nearest(path[0], names)}")
+        if not path[1:]:
+            raise ValueError(f"{whole} is a whole arm; set one of its values, such as {whole}.lr")
+        return tuple(_set(arm, path[1:], text, whole) if arm.name == path[0] else arm for arm in part)
+    hints = {name: kind for name, kind in _hints(type(part)).items() if name not in _NOT_SETTINGS}
+    name = path[0]
+    if name not in hints:
+        where = whole[: len(whole) - len(".".join(path))]
+        raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
+    value = getattr(part, name)
+    if dataclasses.is_dataclass(value) or (name == "arms"):
+        if not path[1:]:
+            raise ValueError(f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}")
+        return replace(part, **{name: _set(value, path[1:], text, whole)})
+    if path[1:]:
+        raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
+    return replace(part, **{name: _parse(hints[name], text, whole)})
+
+
+_NOT_SETTINGS = ("recipe", "paper", "about", "claims", "sources", "time", "next", "show_features", "name")
+
+
+def _names(value: Any) -> list[str]:
+    return [arm.name for arm in value] if isinstance(value, tuple) else [f.name for f in fields(value)]
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _parse(kind: Any, text: str, path: str) -> Any:
+    """`text` from the command line as a value of type `kind`."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return None if text == "none" else _parse(arguments[0], text, path)
+    if origin is Literal:
+        if text not in arguments:
+            raise ValueError(f"{path} must be one of {', '.join(arguments)}, not {text!r}; {nearest(text, arguments)}")
+        return text
+    if origin is tuple:
+        inner = arguments[0]
+        separator = ";" if typing.get_origin(inner) is tuple else ","
+        pieces = [piece for piece in text.split(separator) if piece.strip()]
+        return tuple(_parse(inner, piece.strip(), path) for piece in pieces)
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"{path} must be true or false, not {text!r}")
+        return text == "true"
+    if kind is str:
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{path} must be {wanted}, not {text!r}") from None
+
+
+def _build(kind: Any, value: Any, path: str) -> Any:
+    """`value` from JSON as a value of type `kind`."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise ValueError(f"{path} must be an object, not {value!r}")
+        hints = _hints(typing.cast(type, kind))
+        for name in value:
+            if name not in hints:
+                raise ValueError(f"unknown field {path}.{name}; {nearest(name, hints)}")
+        try:
+            return kind(**{name: _build(hints[name], v, f"{path}.{name}") for name, v in value.items()})
+        except TypeError as error:
+            raise ValueError(f"{path}: {str(error).split(') ', 1)[-1]}") from None
+    if origin is types.UnionType:
+        return None if value is None else _build(arguments[0], value, path)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{path} must be a list, not {value!r}")
+        return tuple(_build(arguments[0], v, f"{path}[{i}]") for i, v in enumerate(value))
+    if origin is Literal:
+        return _parse(kind, str(value), path)
+    if kind is float and value == "inf":
+        return math.inf
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{path} must be {kind.__name__}, not {value!r}")
+    return value
+
+
+def _check(e: Experiment) -> None:
+    """Refuse what cannot be run, naming the setting, its value and what is allowed."""
+
+    def need(good: bool, path: str, value: Any, allowed: str) -> None:
+        if not good:
+            raise ValueError(f"{path} must be {allowed}, not {text_of(value)}")
+
+    optim = e.optim
+    need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
+    for sizes in e.net.hidden:
+        good = bool(sizes) and all(1 <= n <= 1_000_000 for n in sizes)
+        need(good, "net.hidden", sizes, "layer sizes from 1 to 1000000, such as 800,800")
+    need(len(set(e.net.hidden)) == len(e.net.hidden), "net.hidden", e.net.hidden, "architectures that differ")
+    need(0 < e.net.initial_sd < math.inf, "net.initial_sd", e.net.initial_sd, "above 0")
+    need(math.isfinite(e.net.initial_bias), "net.initial_bias", e.net.initial_bias, "finite")
+    for name in ("hidden", "visible"):
+        rate = getattr(e.dropout, name)
+        need(0 <= rate < 1, f"dropout.{name}", rate, "a probability of omission, at least 0 and below 1")
+    need(optim.epochs >= 1, "optim.epochs", optim.epochs, "1 or more")
+    need(optim.batch >= 1, "optim.batch", optim.batch, "1 or more")
+    need(0 < optim.lr < math.inf, "optim.lr", optim.lr, "above 0")
+    need(0 < optim.decay <= 1, "optim.decay", optim.decay, "above 0 and at most 1")
+    need(0 <= optim.momentum_start < 1, "optim.momentum_start", optim.momentum_start, "at least 0 and below 1")
+    need(0 <= optim.momentum_end < 1, "optim.momentum_end", optim.momentum_end, "at least 0 and below 1")
+    need(optim.momentum_epochs >= 0, "optim.momentum_epochs", optim.momentum_epochs, "0 or more")
+    need(optim.limit > 0, "optim.limit", optim.limit, "a squared length above 0, or inf for no bound")
+    need(bool(e.arms), "arms", "empty", "at least one arm")
+    need(len({arm.name for arm in e.arms}) == len(e.arms), "arms", ",".join(a.name for a in e.arms), "named apart")
+    for arm in e.arms:
+        need(arm.lr is None or 0 < arm.lr < math.inf, f"arms.{arm.name}.lr", arm.lr, "above 0")
+        need(arm.limit is None or arm.limit > 0, f"arms.{arm.name}.limit", arm.limit, "above 0, or inf for no bound")
+    need(bool(e.seeds), "seeds", "empty", "at least one seed")
+    need(all(0 <= seed < 2**63 for seed in e.seeds), "seeds", e.seeds, "from 0 to 2^63 - 1")
+    need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")
+    need(e.record_every >= 1, "record_every", e.record_every, "1 or more")

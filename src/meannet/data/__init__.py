@@ -1,0 +1,103 @@
+"""The data sets of the paper: where they are, how to get them, and the cases they hold.
+
+Importing this loads neither torch nor a data set; a data set's own module, named after it, is imported when it is asked
+for, and offers `load`, `check`, `status` and the `FILES` that can be fetched.
+"""
+
+import hashlib
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from meannet import config
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NAMES = ("digits", "mnist")
+
+
+class DataError(RuntimeError):
+    """Data that is missing, damaged or not what it should be; the message is one line with the remedy."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases and what they should be taken for."""
+
+    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
+    targets: "Tensor"  # (cases,) int64
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Cases to learn from and cases to be judged on, which are held-out training cases where those were asked for."""
+
+    name: str
+    train: Cases
+    test: Cases
+    classes: tuple[str, ...]
+    image: tuple[int, int] | None  # rows and columns, where a case is a picture
+    digest: str
+
+
+class Checked(NamedTuple):
+    """What became of checking one file."""
+
+    path: Path
+    ok: bool
+    message: str
+
+
+class Status(NamedTuple):
+    """A line of `meannet data list`."""
+
+    name: str
+    where: Path
+    present: bool  # there, not yet checked
+    size: int  # bytes on disk
+    source: str
+    licence: str
+
+
+def folder() -> Path:
+    """Where data is kept: MEANNET_DATA, or else the user's cache folder."""
+    if chosen := os.environ.get("MEANNET_DATA"):
+        return Path(chosen).expanduser().absolute()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "meannet"
+
+
+def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
+    """The cases an experiment asks for, verified; fetched on first use, saying so."""
+    return module(data.name).load(held_out=data.held_out, say=say)
+
+
+def check(name: str) -> list[Checked]:
+    """Verify every file of a data set; nothing is changed and nothing fetched."""
+    return module(name).check()
+
+
+def status() -> list[Status]:
+    """Every data set: where it is or would be, and where it comes from."""
+    return [module(name).status() for name in NAMES]
+
+
+def module(name: str) -> ModuleType:
+    """The module of a data set."""
+    if name not in NAMES:
+        raise ValueError(f"no data set {name!r}; {config.nearest(name, NAMES)}")
+    return importlib.import_module(f"meannet.data.{name}")
+
+
+def digest(train: Cases, test: Cases) -> str:
+    """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
+    state = hashlib.sha256()
+    for array in (train.inputs, train.targets, test.inputs, test.targets):
+        state.update(f"{array.dtype}{tuple(array.shape)}".encode())
+        state.update(array.contiguous().view(-1).numpy())
+    return state.hexdigest()

@@ -1,0 +1,73 @@
+"""Where a run takes place: device, precision, threads and what is worth writing down about them."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def choose(name: str) -> torch.device:
+    """The device that `auto`, `cpu` or `cuda` names here."""
+    if name not in DEVICES:
+        raise ValueError(f"--device must be one of {', '.join(DEVICES)}, not {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: PyTorch finds no CUDA device here; use --device cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def describe(device: torch.device) -> str:
+    """The device by its maker's name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def environment(device: torch.device, precision: str, path: str, command: str) -> dict[str, Any]:
+    """What someone would need to know to run this again."""
+    return {
+        "command": command,
+        "device": device.type,
+        "device_name": describe(device),
+        "threads": torch.get_num_threads(),
+        "precision": precision,
+        "path": path,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "commit": commit(),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    from meannet import __version__
+
+    return {"meannet": __version__, "torch": str(torch.__version__), "numpy": metadata.version("numpy")}
+
+
+def commit() -> str:
+    """The commit of the checkout this package runs from, with a plus where files differ from it; empty elsewhere."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        short = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
+        changed = subprocess.run(["git", "status", "--porcelain", "src"], cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("MEANNET_COMMIT", "")
+    return short.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def command_line() -> str:
+    """The command that started this process, as a person would type it."""
+    name = "meannet" if Path(sys.argv[0]).name in ("meannet", "__main__.py") else Path(sys.argv[0]).name
+    return " ".join([name, *sys.argv[1:]])

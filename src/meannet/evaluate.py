@@ -1,0 +1,62 @@
+"""Testing: the mean network, and averages of sampled thinned networks beside it (body)."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from meannet.core import metrics
+from meannet.core.philox import SAMPLE
+from meannet.nn import dense
+from meannet.nn.dense import Fleet
+
+CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
+
+
+def chunks(fleet: Fleet, cases: int) -> Iterator[range]:
+    """Ranges of cases small enough to hold one layer's activities of all nets."""
+    size = max(1, CHUNK_FLOATS // (len(fleet.seeds) * max(fleet.sizes)))
+    return (range(start, min(start + size, cases)) for start in range(0, cases, size))
+
+
+@torch.no_grad()
+def mean_network_figures(fleet: Fleet, inputs: Tensor, targets: Tensor) -> tuple[list[int], list[float]]:
+    """Errors and mean log probability of the right answer, per net, of the mean network."""
+    wrong = torch.zeros(len(fleet.seeds), dtype=torch.int64, device=fleet.device)
+    log_probability = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
+    for part in chunks(fleet, len(inputs)):
+        outputs = dense.mean_network(fleet, inputs[None, part.start : part.stop])
+        right = targets[part.start : part.stop]
+        wrong += metrics.errors(outputs, right)
+        log_probability -= metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
+    return wrong.tolist(), (log_probability / len(inputs)).tolist()
+
+
+@torch.no_grad()
+def sampled_errors(
+    fleet: Fleet, inputs: Tensor, targets: Tensor, counts: list[int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
+    wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
+    for part in chunks(fleet, len(inputs)):
+        x, right = inputs[None, part.start : part.stop], targets[part.start : part.stop]
+        logs = probabilities = 0.0
+        for sample in range(counts[-1]):
+            keep = dense.masks(fleet, sample, part, SAMPLE)
+            log_probs = dense.activities(fleet, x, keep)[-1].log_softmax(-1)
+            # Neither renormalising nor dividing by the count moves the largest probability.
+            logs, probabilities = logs + log_probs, probabilities + log_probs.exp()
+            if sample + 1 in counts:
+                column = counts.index(sample + 1)
+                wrong[0, :, column] += metrics.errors(probabilities, right)
+                wrong[1, :, column] += metrics.errors(logs, right)
+    arithmetic, geometric = wrong.tolist()
+    return arithmetic, geometric
+
+
+def sample_counts(samples: int) -> list[int]:
+    """1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, ... up to and including `samples`."""
+    if samples < 1:
+        raise ValueError(f"the number of sampled networks must be 1 or more, not {samples}")
+    steps = [round(base * 10**power) for power in range(7) for base in (1, 1.5, 2, 3, 5, 7)]
+    return sorted({step for step in steps if step < samples and step != 2} | {samples} | {s for s in (1, 2) if s <= samples})

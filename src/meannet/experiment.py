@@ -1,0 +1,368 @@
+"""The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meannet import checkpoint, data, device, evaluate, fast
+from meannet.config import Experiment, to_json
+from meannet.data import Dataset
+from meannet.nn.dense import Fleet, initial_fleet
+from meannet.runlog import RunFolder
+from meannet.train import Epoch, Fault, train
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has saved; it can be resumed."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Told to the caller after every epoch."""
+
+    net: str
+    epoch: Epoch
+    epochs: int
+    test_error: dict[str, float]  # mean over seeds, by arm; empty where not recorded
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run, as far as it does not decide the numbers of the plain path."""
+
+    device: str = "auto"
+    path: str = "auto"
+    save_minutes: float = 1.0
+    save_epochs: int | None = None
+    command: str = ""
+    say: Callable[[str], None] = lambda line: None
+    progress: Callable[[Progress], None] = lambda progress: None
+    stop: Callable[[], bool] = lambda: False
+
+
+def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
+    """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
+    dataset = data.load(experiment.data, say=options.say)
+    where = device.choose(options.device)
+    return _run(experiment, RunFolder.create(Path(folder), experiment), dataset, where, options)
+
+
+def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
+    """Go on where a run stopped, bit-identically on the CPU; a finished run is left alone."""
+    opened = RunFolder.open(Path(folder))
+    if opened.result.exists():
+        return opened.read("result.json")
+    experiment = opened.experiment()
+    dataset = data.load(experiment.data, say=options.say)
+    return _run(experiment, opened, dataset, device.choose(options.device), options)
+
+
+def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
+    """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
+    each = [arm for arm in experiment.arms for _ in experiment.seeds]
+    visible_rates, hidden_rates = zip(*(experiment.rates(arm) for arm in each), strict=True)
+    layers = [visible_rates, *[hidden_rates] * len(hidden)]
+    return initial_fleet(
+        (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
+        experiment.seeds * len(experiment.arms),
+        [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers],
+        units=experiment.net.units,
+        sd=experiment.net.initial_sd,
+        bias=experiment.net.initial_bias,
+        device=where,
+    )
+
+
+def load_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: Any) -> Fleet:
+    """The fleet as a run last saved it, after checking that settings and data are still the same."""
+    fleet = make_fleet(experiment, hidden, dataset, where)
+    _restore(fleet, experiment, folder, hidden, dataset)
+    return fleet
+
+
+def net_name(hidden: Sequence[int], dataset: Dataset) -> str:
+    return "-".join(map(str, (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))))
+
+
+def _run(
+    experiment: Experiment, folder: RunFolder, dataset: Dataset, where: torch.device, options: Options
+) -> dict[str, Any]:
+    with folder.locked():
+        trained = _saved_epochs(experiment, folder, dataset)
+        before = folder.forget_after(trained)
+        clock = time.perf_counter()
+
+        def seconds() -> float:
+            return before + time.perf_counter() - clock
+
+        arms, rows, path = [], [], ""
+        for hidden in experiment.net.hidden:
+            fleet, faults, path = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
+            arms += _arm_results(experiment, fleet, net_name(hidden, dataset), dataset, faults)
+            if experiment.samples:
+                rows += sampled_rows(experiment, fleet, hidden, dataset, experiment.samples)
+        if rows:
+            folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
+        result = {
+            "recipe": experiment.recipe,
+            "paper": experiment.paper,
+            "claim": to_json(experiment.claims[0]) if experiment.claims else None,
+            "claims": to_json(experiment.claims),
+            "arms": arms,
+            "comparisons": compare(arms),
+            "data": {
+                "name": dataset.name,
+                "held_out": experiment.data.held_out,
+                "n_train": len(dataset.train.inputs),
+                "n_test": len(dataset.test.inputs),
+                "image": dataset.image,
+                "digest": dataset.digest,
+            },
+            "epochs": experiment.optim.epochs,
+            "device": device.describe(where),
+            "precision": _precision(path),
+            "path": path,
+            "seconds": round(seconds(), 1),
+            "commit": device.commit(),
+            "versions": device.versions(),
+        }
+        folder.write("result.json", result)
+        return result
+
+
+def _train_one(
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    where: torch.device,
+    options: Options,
+    seconds: Callable[[], float],
+) -> tuple[Fleet, list[Fault], str]:
+    """Train, or go on training, one architecture to its last epoch."""
+    fleet = make_fleet(experiment, hidden, dataset, where)
+    each = [arm for arm in experiment.arms for _ in experiment.seeds]
+    facts = _restore(fleet, experiment, folder, hidden, dataset)
+    faults = [Fault(**fault) for fault in facts["faults"]]
+    inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
+    test_inputs, test_targets = dataset.test.inputs.to(where), dataset.test.targets.to(where)
+    engine = fast.engine(
+        fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
+    )
+    folder.write("environment.json", device.environment(where, _precision(engine.name), engine.name, options.command))
+    name = net_name(hidden, dataset)
+    saved_epoch, saved_at = facts["epoch"], time.perf_counter()
+    epoch_now = facts["epoch"]
+
+    def save() -> None:
+        nonlocal saved_epoch, saved_at
+        if epoch_now == saved_epoch:
+            return
+        facts = {
+            "epoch": epoch_now,
+            "faults": [vars(fault) for fault in faults],
+            "settings": experiment.digest(),
+            "data": dataset.digest,
+        }
+        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
+        saved_epoch, saved_at = epoch_now, time.perf_counter()
+
+    for epoch in train(
+        fleet,
+        engine,
+        len(inputs),
+        experiment.optim,
+        [experiment.lr(arm) for arm in each],
+        start=facts["epoch"],
+        stopped=[fault.net for fault in faults],
+        stop=options.stop,
+    ):
+        epoch_now = epoch.epoch
+        faults += epoch.faults
+        for fault in epoch.faults:
+            options.say(describe_fault(experiment, name, fault))
+        last = epoch_now == experiment.optim.epochs
+        means: dict[str, float] = {}
+        if last or epoch_now % experiment.record_every == 0:
+            wrong, _ = evaluate.mean_network_figures(fleet, test_inputs, test_targets)
+            errors = [count / len(test_inputs) for count in wrong]
+            gone = {fault.net for fault in faults}
+            folder.append(_records(experiment, name, epoch, errors, gone, seconds()))
+            means = _arm_means(experiment, errors, gone)
+        due = experiment.optim.epochs == epoch_now or epoch_now == 1
+        due |= options.save_epochs is not None and epoch_now - saved_epoch >= options.save_epochs
+        due |= time.perf_counter() - saved_at >= 60 * options.save_minutes
+        if due:
+            save()
+        options.progress(Progress(name, epoch, experiment.optim.epochs, means, seconds()))
+    save()
+    if options.stop() and epoch_now < experiment.optim.epochs and len(faults) < len(each):
+        raise Interrupted
+    return fleet, faults, engine.name
+
+
+def _restore(
+    fleet: Fleet, experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset
+) -> dict[str, Any]:
+    """Put the saved state into the fleet, if there is one; returns what was saved beside it."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    if not checkpoint.exists(path):
+        return {"epoch": 0, "faults": []}
+    tensors, facts = checkpoint.load(path)
+    if facts["settings"] != experiment.digest():
+        raise checkpoint.CheckpointError(
+            f"the settings in {folder.path}/experiment.json changed since {path.name} was saved; "
+            "put them back, or start a new run with `meannet run`"
+        )
+    if facts["data"] != dataset.digest:
+        raise checkpoint.CheckpointError(
+            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
+        )
+    for name, tensor in fleet.state().items():
+        tensor.copy_(tensors[name])
+    return facts
+
+
+def _saved_epochs(experiment: Experiment, folder: RunFolder, dataset: Dataset) -> dict[str, int]:
+    """The last epoch in each architecture's state, by net name."""
+    found = {}
+    for hidden in experiment.net.hidden:
+        path = folder.state(hidden, len(experiment.net.hidden))
+        if checkpoint.exists(path):
+            found[net_name(hidden, dataset)] = checkpoint.load(path)[1]["epoch"]
+    return found
+
+
+def _records(
+    experiment: Experiment, name: str, epoch: Epoch, errors: Sequence[float], gone: set[int], seconds: float
+) -> list[dict[str, Any]]:
+    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    return [
+        {
+            "epoch": epoch.epoch,
+            "net": name,
+            "arm": arm,
+            "seed": seed,
+            "train_loss": round(epoch.train_loss[net], 6),
+            "train_error": round(epoch.train_error[net], 6),
+            "test_error": errors[net],
+            "lr": epoch.lr[net],
+            "momentum": epoch.momentum,
+            "seconds": round(seconds, 2),
+        }
+        for net, (arm, seed) in enumerate(pairs)
+        if net not in gone
+    ]
+
+
+def _arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -> dict[str, float]:
+    means = {}
+    for index, arm in enumerate(experiment.arms):
+        nets = range(index * len(experiment.seeds), (index + 1) * len(experiment.seeds))
+        values = [errors[net] for net in nets if net not in gone]
+        if values:
+            means[arm.name] = statistics.fmean(values)
+    return means
+
+
+def _arm_results(
+    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, faults: Sequence[Fault]
+) -> list[dict[str, Any]]:
+    wrong, log_probability = evaluate.mean_network_figures(
+        fleet, dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
+    )
+    gone = {fault.net: fault for fault in faults}
+    arms = []
+    for index, arm in enumerate(experiment.arms):
+        first = index * len(experiment.seeds)
+        nets = {first + k: seed for k, seed in enumerate(experiment.seeds)}
+        good = [net for net in nets if net not in gone]
+        errors = [wrong[net] for net in good]
+        arms.append(
+            {
+                "name": arm.name,
+                "net": name,
+                "seeds": [nets[net] for net in good],
+                "errors": errors,
+                "mean": statistics.fmean(errors) if errors else None,
+                "sd": statistics.stdev(errors) if len(errors) > 1 else None,
+                "n_test": len(dataset.test.inputs),
+                "metrics": {"log_probability": [round(log_probability[net], 6) for net in good]},
+                "stopped": [
+                    {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
+                    for net, f in gone.items()
+                    if net in nets
+                ],
+            }
+        )
+    return arms
+
+
+def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each later arm against the first of the same net, paired over the seeds that both finished.
+
+    Beyond the spread: the mean difference is more than two standard errors from zero.
+    """
+    found = []
+    for arm in arms:
+        base = next(other for other in arms if other["net"] == arm["net"])
+        ours, theirs = (dict(zip(a["seeds"], a["errors"], strict=True)) for a in (arm, base))
+        differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+        if arm is base or len(differences) < 2:
+            continue
+        difference = statistics.fmean(differences)
+        error = statistics.stdev(differences) / math.sqrt(len(differences))
+        found.append(
+            {
+                "net": arm["net"],
+                "arm": arm["name"],
+                "over": base["name"],
+                "difference": difference,
+                "standard_error": error,
+                "n": len(differences),
+                "beyond_spread": abs(difference) > 2 * error,
+            }
+        )
+    return found
+
+
+def sampled_rows(
+    experiment: Experiment, fleet: Fleet, hidden: Sequence[int], dataset: Dataset, samples: int
+) -> list[dict[str, Any]]:
+    """The mean network beside means of 1 to `samples` sampled networks, for every net of the fleet."""
+    inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
+    wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
+    counts = evaluate.sample_counts(samples)
+    arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
+    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    return [
+        {
+            "net": net_name(hidden, dataset),
+            "arm": arm,
+            "seed": seed,
+            "n_test": len(inputs),
+            "mean_network": wrong[net],
+            "counts": counts,
+            "arithmetic": arithmetic[net],
+            "geometric": geometric[net],
+        }
+        for net, (arm, seed) in enumerate(pairs)
+    ]
+
+
+def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
+    arm = experiment.arms[fault.net // len(experiment.seeds)].name
+    seed = experiment.seeds[fault.net % len(experiment.seeds)]
+    layer = f", layer {fault.layer}" if fault.layer else ""
+    return f"stopped: {name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}: {fault.why}"
+
+
+def _precision(path: str) -> str:
+    return "float32" if path == "plain" else "bfloat16 products, float32 weights"

@@ -1,0 +1,1 @@
+"""Networks: the dense fleets of A.1."""

@@ -1,0 +1,145 @@
+"""Dense nets with dropout (A.1), many at once: every parameter has a leading axis of nets, and one net is a fleet of one.
+
+This is the plain version, the truth that the fast ones are tested against.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from meannet.core import philox
+from meannet.core.dropout import kept
+from meannet.core.maxnorm import constrain_incoming_
+from meannet.core.metrics import loss_gradient
+from meannet.core.philox import MASK
+
+UNITS = ("logistic", "rectified")
+
+
+@dataclass
+class Fleet:
+    """Parameters and velocities of nets of one shape, and what makes each its own: seed and rates."""
+
+    units: str
+    output: str  # softmax or linear
+    seeds: Tensor  # (nets,) int64
+    rates: list[Tensor | None]  # of the visible units, then of each hidden layer, (nets, units or 1); None: all kept
+    weights: list[Tensor]  # (nets, units, inputs)
+    biases: list[Tensor]  # (nets, units)
+    weight_velocities: list[Tensor]
+    bias_velocities: list[Tensor]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.weights[0].shape[2], *(weight.shape[1] for weight in self.weights))
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights[0].device
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that training changes, by name; the tensors themselves, not copies."""
+        groups = ("weights", "biases", "weight_velocities", "bias_velocities")
+        return {f"{group}.{k}": t for group in groups for k, t in enumerate(getattr(self, group))}
+
+
+def initial_fleet(
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    rates: Sequence[Tensor],
+    *,
+    units: str,
+    output: str = "softmax",
+    sd: float = 0.01,
+    bias: float = 0.0,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Fleet:
+    """Small random weights, zero velocities; hidden biases start at `bias`, output biases at 0 (A.1, F.4)."""
+    weights, biases = [], []
+    for k, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        drawn = [philox.normal(seed, k, outputs * inputs).view(outputs, inputs) for seed in seeds]
+        weights.append((torch.stack(drawn) * sd).to(device, dtype))
+        start = bias if k < len(sizes) - 2 else 0.0
+        biases.append(torch.full((len(seeds), outputs), start, device=device, dtype=dtype))
+    return Fleet(
+        units=units,
+        output=output,
+        seeds=torch.tensor(list(seeds), device=device),
+        rates=[rate.to(device) if rate.any() else None for rate in rates],
+        weights=weights,
+        biases=biases,
+        weight_velocities=[torch.zeros_like(w) for w in weights],
+        bias_velocities=[torch.zeros_like(b) for b in biases],
+    )
+
+
+def activities(fleet: Fleet, inputs: Tensor, keep: Sequence[Tensor | None]) -> list[Tensor]:
+    """What each layer passes on, and last the outputs before the softmax; inputs are (nets or 1, cases, visible).
+
+    `keep[k]` multiplies layer k's activities: 0 and 1 give a thinned network, 1 - rate the mean network, whose
+    outgoing weights are thereby scaled down as the body says. None keeps all.
+    """
+    below = inputs if keep[0] is None else inputs * keep[0]
+    passed = [below]
+    last = len(fleet.weights) - 1
+    for k, (weight, bias) in enumerate(zip(fleet.weights, fleet.biases, strict=True)):
+        below = below.expand(len(weight), -1, -1)
+        below = torch.baddbmm(bias[:, None, :], below, weight.mT)  # (nets, cases, units)
+        if k < last:
+            below = below.sigmoid_() if fleet.units == "logistic" else below.relu_()
+            factor = keep[k + 1]
+            if factor is not None:
+                below = below.mul_(factor)
+        passed.append(below)
+    return passed
+
+
+def mean_network(fleet: Fleet, inputs: Tensor) -> Tensor:
+    """Outputs, before the softmax, of the network that has all units, with outgoing weights scaled by 1 - rate."""
+    dtype = fleet.weights[0].dtype
+    keep = [None if rate is None else (1 - rate).to(dtype)[:, None, :] for rate in fleet.rates]
+    return activities(fleet, inputs, keep)[-1]
+
+
+def masks(fleet: Fleet, update: int, cases: range, purpose: int = MASK) -> list[Tensor | None]:
+    """Which units each case keeps, (nets, cases, units) for each layer; None where no net omits any."""
+    return [
+        None if rate is None else kept(fleet.seeds, update, k, rate, cases, units, purpose)
+        for k, (rate, units) in enumerate(zip(fleet.rates, fleet.sizes, strict=False))
+    ]
+
+
+def deltas(fleet: Fleet, passed: Sequence[Tensor], targets: Tensor) -> list[Tensor]:
+    """Derivatives of the mean loss of the cases by each layer's total inputs, for a thinned network.
+
+    A unit's derivative follows from its masked activity a alone: a (1 - a) for logistic and [a > 0] for rectified
+    units are both 0 where the unit was omitted.
+    """
+    delta = loss_gradient(passed[-1], targets, fleet.output) / passed[-1].shape[1]
+    found = [delta]
+    for k in range(len(fleet.weights) - 1, 0, -1):
+        activity = passed[k]
+        slope = activity * (1 - activity) if fleet.units == "logistic" else (activity > 0).to(activity.dtype)
+        delta = torch.bmm(delta, fleet.weights[k]).mul_(slope)
+        found.append(delta)
+    return found[::-1]
+
+
+@torch.no_grad()
+def update_(fleet: Fleet, passed: Sequence[Tensor], found: Sequence[Tensor], step: Tensor, momentum: float, limit: Tensor):
+    """One step of momentum for every parameter, then the norm bound on hidden units (A.1).
+
+    `step` and `limit` are (nets, 1, 1). The gradient product adds straight into the velocity.
+    """
+    last = len(fleet.weights) - 1
+    for k, (below, delta) in enumerate(zip(passed, found, strict=False)):
+        weight, velocity = fleet.weights[k], fleet.weight_velocities[k]
+        scaled = delta * step  # (nets, cases, units)
+        velocity.baddbmm_(scaled.mT, below.expand(len(weight), -1, -1), beta=momentum, alpha=-1)
+        weight.add_(velocity)
+        fleet.biases[k].add_(fleet.bias_velocities[k].mul_(momentum).sub_(scaled.sum(1)))
+        if k < last:
+            constrain_incoming_(weight, limit)

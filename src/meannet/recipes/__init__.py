@@ -1,0 +1,56 @@
+"""The paper's experiments: one module per data set, one function per experiment, each returning an Experiment."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from meannet.config import Experiment, from_json, nearest
+from meannet.recipes import digits, mnist
+
+RECIPES: dict[str, Callable[[], Experiment]] = {
+    "digits": digits.digits,
+    "digits.choose": digits.choose,
+    "mnist.quick": mnist.quick,
+    "mnist.a1": mnist.a1,
+    "mnist.a1_relu": mnist.a1_relu,
+    "mnist.features": mnist.features,
+    "mnist.choose": mnist.choose,
+    "mnist.choose_relu": mnist.choose_relu,
+    "mnist.choose_quick": mnist.choose_quick,
+}
+
+
+def get(name: str) -> Experiment:
+    """A recipe by its name, an `experiment.json`, or NAME in one's own `./file.py:NAME`."""
+    if name in RECIPES:
+        return RECIPES[name]()
+    path, colon, member = name.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _from_python(Path(path), member)
+    if name.endswith(".json"):
+        try:
+            return from_json(json.loads(Path(name).read_text()))
+        except OSError as error:
+            raise ValueError(f"cannot read {name}: {error.strerror}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{name} is not valid JSON: {error}") from None
+    raise ValueError(f"no recipe {name!r}; {nearest(name, RECIPES)}")
+
+
+def _from_python(path: Path, member: str) -> Experiment:
+    """The experiment, or the function that returns one, called `member` in the user's own file."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, member, None)
+    if found is None:
+        names = [name for name in vars(module) if not name.startswith("_")]
+        raise ValueError(f"{path} has no {member!r}; {nearest(member, names)}")
+    made = found() if callable(found) else found
+    if not isinstance(made, Experiment):
+        raise ValueError(f"{path}:{member} is not an Experiment but a {type(made).__name__}")
+    return made

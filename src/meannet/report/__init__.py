@@ -1,0 +1,48 @@
+"""The report: one self-contained HTML page from one or several run folders, like the paper's Fig. 1 and its A.3 figure.
+
+It reads run folders only and needs no torch. `tables` and `findings` are plain data and sentences, which the command
+line prints too; `figures` needs matplotlib.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def write(runs: Sequence[Path], out: Path) -> None:
+    """Write the page for these run folders to `out`, all of it or, after an error, nothing."""
+    from meannet.report.runs import read
+
+    if not runs:
+        raise ValueError("a report needs at least one run folder; `meannet run RECIPE` makes one")
+    out = Path(out)
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; name the file to write, such as {out / 'report.html'}")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} to write {out.name} into; make it first")
+    found = [read(Path(folder)) for folder in runs]
+    try:
+        from meannet.report.page import render
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] in ("matplotlib", "jinja2"):
+            raise ValueError(f"the report needs {error.name}: pip install 'meannet[report]'") from None
+        raise
+    _replace(out, render(found))
+
+
+def _replace(out: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files that only their owner may read; a page is meant to be passed on.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,178 @@
+"""The report's figures as SVG strings: errors against epochs as in Fig. 1, training error, sampled nets.
+
+Each comes wide, for a page, or narrow, for a phone or a panel among others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from meannet.report.findings import final_means
+from meannet.report.runs import Array, Run
+from meannet.report.svg import INK, SOFT, arm_style, drawing, finish, style
+from meannet.report.tables import ERRORS
+from meannet.report.written import short
+
+WIDE, NARROW = (900, 400), (400, 300)  # CSS pixels
+POINTS = 250  # the most that a line is drawn with; the last is always the last epoch
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A name at the right end of a line."""
+
+    text: str
+    at: float
+    colour: str
+    bold: bool = True
+
+
+def mean_network(run: Run, net: str, *, wide: bool = True) -> str:
+    """Errors of the mean network against epochs: a thin line a seed, a thick one their mean, the paper's dotted."""
+    scale, unit = _counted(run)
+    paper = paper_line(run)
+    with style():
+        made, axes = drawing(*(WIDE if wide else NARROW))
+        endings = _curves(axes, run, net, "test_error", scale)
+        top = error_limit(run)
+        if paper is not None:
+            axes.axhline(paper, color=INK, linewidth=1.2, dashes=(1, 2.5), zorder=1.5)
+            endings.append(Ending(f"paper {short(paper)}", paper, INK, bold=False))
+        _frame(axes, unit, "epoch", top, endings, whole=bool(run.n_test))
+        return finish(made, f"{net}: {unit} of the mean network against epochs. At the end: {_spoken(endings)}.")
+
+
+def training(run: Run, net: str, *, wide: bool = True) -> str:
+    """Training errors of the thinned nets, with their units omitted, against epochs."""
+    with style():
+        made, axes = drawing(*(WIDE if wide else NARROW))
+        endings = _curves(axes, run, net, "train_error", 100.0, lambda value: f"{value:.1f} %")
+        _frame(axes, "% training errors", "epoch", training_limit(run), endings)
+        return finish(made, f"{net}: training error of the thinned nets against epochs. At the end: {_spoken(endings)}.")
+
+
+def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -> str:
+    """Errors of 1, 2, 3 … sampled nets, averaged in two ways, beside the mean network's; `rows` are one arm's seeds."""
+    net, arm = rows[0]["net"], rows[0]["arm"]
+    colour, _ = arm_style(run.arms, arm)
+    counts = np.array(rows[0]["counts"], float)
+    arithmetic = np.mean([row["arithmetic"] for row in rows], axis=0)
+    geometric = np.mean([row["geometric"] for row in rows], axis=0)
+    target = float(np.mean([row["mean_network"] for row in rows]))
+    with style():
+        made, axes = drawing(*(WIDE if wide else NARROW))
+        axes.axhline(target, color=INK, linewidth=2)
+        axes.plot(counts, arithmetic, color=colour, linewidth=2.2)
+        axes.plot(counts, geometric, color=colour, linewidth=2.2, dashes=(3, 1.5))
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        axes.set_xticks([c for c in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if c <= counts[-1]])
+        endings = [
+            Ending(f"mean network {short(target)}", target, INK),
+            Ending(f"arithmetic {short(arithmetic[-1])}", arithmetic[-1], colour),
+            Ending(f"geometric {short(geometric[-1])}", geometric[-1], colour),
+        ]
+        top = 1.15 * max(target, arithmetic.max(), geometric.max())
+        unit = f"{run.cases} errors of {rows[0]['n_test']:,}"
+        _frame(axes, unit, "sampled nets averaged", top, endings, whole=True, locate=False)
+        return finish(made, f"{net}, {arm}: {unit} against the number of sampled nets. {_spoken(endings)}.")
+
+
+def paper_line(run: Run) -> float | None:
+    """The paper's figure without dropout, where it is a count of test errors."""
+    for claim in run.experiment.claims:
+        if claim.arm == "backprop" and claim.unit == ERRORS and run.n_test:
+            return claim.value
+    return None
+
+
+def error_limit(run: Run) -> float:
+    """Where the axis of errors ends: a logistic net's slow start at 90 % would flatten all that matters."""
+    scale, _ = _counted(run)
+    finals = [scale * value for arms in final_means(run, "test_error").values() for value in arms.values()]
+    return 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
+
+
+def training_limit(run: Run) -> float:
+    finals = [100 * value for arms in final_means(run, "train_error").values() for value in arms.values()]
+    return 1.6 * max([*finals, 0.5])
+
+
+def _counted(run: Run) -> tuple[float, str]:
+    """What a fraction of the cases is multiplied by, and the name of that: counts once their number is known."""
+    return (run.n_test, f"{run.cases} errors of {run.n_test:,}") if run.n_test else (100.0, f"% {run.cases} errors")
+
+
+def _curves(
+    axes: Axes, run: Run, net: str, figure: str, scale: float, written: Callable[[float], str] = short
+) -> list[Ending]:
+    endings = []
+    for arm in run.arms:
+        colour, dashes = arm_style(run.arms, arm)
+        stopped = run.stopped(net, arm)
+        for seed, curve in run.curves(net, arm, figure).items():
+            epochs, values = _fewer(*curve)
+            axes.plot(epochs, scale * values, color=colour, linewidth=0.8, alpha=0.35)
+            if seed in stopped:
+                axes.plot(epochs[-1:], scale * values[-1:], "x", color=colour, markersize=7, markeredgewidth=1.8)
+        epochs, values = _fewer(*run.mean_curve(net, arm, figure))
+        if len(epochs):
+            axes.plot(epochs, scale * values, color=colour, linewidth=2.4, dashes=dashes or (None, None))
+            endings.append(Ending(f"{arm} {written(scale * values[-1])}", scale * values[-1], colour))
+    return endings
+
+
+def _fewer(epochs: Array, values: Array) -> tuple[Array, Array]:
+    step = -(-len(epochs) // POINTS) or 1
+    kept = slice((len(epochs) - 1) % step if len(epochs) else 0, None, step)
+    return epochs[kept], values[kept]
+
+
+def _frame(
+    axes: Axes, unit: str, across: str, top: float, endings: list[Ending], *, whole: bool = False, locate: bool = True
+) -> None:
+    """Limits, few ticks, the unit on top, and the names at the ends of the lines, moved apart where they would touch."""
+    width, height = axes.figure.get_size_inches() * 72
+    left, bottom, over = 48, 44, 30
+    right = 14 + min(0.42 * width, 7.6 * max((len(ending.text) for ending in endings), default=0))
+    axes.set_position((left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + over) / height))
+    axes.set_ylim(0, top)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
+    plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
+    axes.yaxis.set_major_formatter(plain)
+    axes.xaxis.set_major_formatter(plain)
+    axes.margins(x=0.01)
+    if locate:
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(across, loc="right")
+    axes.annotate(unit, (0, 1), (-left + 4, 14), "axes fraction", "offset pixels", color=SOFT)
+    pixels = height - bottom - over
+    places = _apart([min(ending.at / top, 1) * pixels for ending in endings], 17.0, pixels)
+    for ending, place in zip(endings, places, strict=True):
+        weight = "bold" if ending.bold else "normal"
+        axes.annotate(
+            ending.text, (1, 0), (8, place), "axes fraction", "offset pixels",
+            color=ending.colour, weight=weight, va="center",
+        )  # fmt: skip
+
+
+def _apart(wanted: list[float], gap: float, top: float) -> list[float]:
+    """The places nearest to those wanted, by sweeping up and then down, that keep `gap` between neighbours."""
+    order = sorted(range(len(wanted)), key=lambda k: wanted[k])
+    placed = list(wanted)
+    for below, above in zip(order, order[1:], strict=False):
+        placed[above] = max(placed[above], placed[below] + gap)
+    ceiling = top
+    for k in reversed(order):
+        placed[k] = min(placed[k], ceiling)
+        ceiling = placed[k] - gap
+    return placed
+
+
+def _spoken(endings: list[Ending]) -> str:
+    return ", ".join(ending.text for ending in endings) or "nothing on record"

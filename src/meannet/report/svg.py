@@ -1,0 +1,101 @@
+"""From a matplotlib figure to an SVG string that follows the page's colours and fonts, light or dark.
+
+Each colour is drawn as its light value and then written as a CSS variable with that value as fallback, so that the
+same string is also a good picture on its own.
+"""
+
+import hashlib
+import html
+import io
+import re
+from contextlib import AbstractContextManager
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Told apart by people who see colours differently, also in grey; 4.5 : 1 or more on the page's background, for labels.
+NAMED = {"backprop": 0, "dropout": 1, "dropout+input": 2}
+ARMS = ("#b25400", "#1c56c4", "#00806f", "#8a3fa8", "#b3294f", "#5f6b00")
+DASHES = ((5.0, 1.4), None, (7.0, 1.2, 1.4, 1.2), (2.0, 1.0), (9.0, 2.0), (3.0, 1.0, 1.0, 1.0))
+INK, SOFT, RULE, PAPER = "#1d2329", "#59636e", "#e1e4e8", "#ffffff"
+VARIABLES = {INK: "ink", SOFT: "soft", RULE: "rule", PAPER: "paper"} | {c: f"arm-{k}" for k, c in enumerate(ARMS)}
+
+FONT = "font-family: system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+STYLE = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "meannet",  # the same run gives the same bytes
+    "text.parse_math": False,  # names are names, also with a $ in them
+    "font.family": "DejaVu Sans",
+    "font.size": 13.0,
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.8,
+    "xtick.color": RULE,
+    "xtick.labelcolor": SOFT,
+    "ytick.labelcolor": SOFT,
+    "ytick.left": False,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+def arm_style(arms: list[str], arm: str) -> tuple[str, tuple[float, ...] | None]:
+    """Colour and dashes of an arm: the paper's three have their own, others take what is left in order."""
+    if arm in NAMED:
+        place = NAMED[arm]
+    else:
+        others = [name for name in arms if name not in NAMED]
+        free = [k for k in range(len(ARMS)) if k not in {NAMED[name] for name in arms if name in NAMED}]
+        place = free[others.index(arm) % len(free)]
+    return ARMS[place], DASHES[place]
+
+
+def drawing(width: int, height: int) -> tuple[Figure, Axes]:
+    """An empty figure of this many CSS pixels and its axes; make and finish it within `style()`."""
+    made = Figure(figsize=(width / 72, height / 72), dpi=72)  # an SVG of matplotlib counts in points
+    return made, made.add_axes((0, 0, 1, 1))
+
+
+def style() -> AbstractContextManager[None]:
+    return matplotlib.rc_context(STYLE)
+
+
+def finish(drawn: Figure, label: str) -> str:
+    """The figure as one <svg> element, `label` its accessible name."""
+    file = io.StringIO()
+    drawn.savefig(file, format="svg")
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    view = re.search(r'viewBox="[^"]*"', text)
+    assert view is not None
+    text = text[text.index(">") + 1 :]
+    # matplotlib's own style sheet would reach the whole page, and its metadata hold the time of day.
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), text)
+    text = re.sub(r"font: (?:\w+ )*([\d.]+px) [^;\"]*|font-family: [^;\"]*; ", _font_size, text)
+    for colour, name in VARIABLES.items():
+        text = text.replace(colour, f"var(--{name}, {colour})")
+    used = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', text))
+    text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
+    mark = "f" + hashlib.sha256((view[0] + text).encode()).hexdigest()[:8]  # two figures of a page share no id
+    text = re.sub(r'(url\(#|href="#| id=")(?=[\w.-]+["\)])', rf"\g<1>{mark}-", text)
+    text = re.sub(r"\s*\n\s*", "\n", text).strip()
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'{view[0]} role="img" aria-label="{html.escape(label)}" style="{FONT}; stroke-linejoin: round">\n{text}'
+    )
+
+
+def _font_size(found: re.Match[str]) -> str:
+    return f"font-size: {found[1]}" if found[1] else ""
