@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -55,19 +54,19 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout this package runs from, with a plus where files differ from it; empty elsewhere."""
+    """The commit of the checkout this package runs from, with a plus where files differ from it.
+
+    Elsewhere what MEANNET_COMMIT says, for machines that get the files without their history.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return ""
-    try:
-        short = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
-        changed = subprocess.run(["git", "status", "--porcelain", "src"], cwd=root, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
         return os.environ.get("MEANNET_COMMIT", "")
-    return short.stdout.strip() + ("+" if changed.stdout.strip() else "")
+    try:
+        return _git(root, "rev-parse", "--short", "HEAD") + ("+" if _git(root, "status", "--porcelain", "src") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
-def command_line() -> str:
-    """The command that started this process, as a person would type it."""
-    name = "meannet" if Path(sys.argv[0]).name in ("meannet", "__main__.py") else Path(sys.argv[0]).name
-    return " ".join([name, *sys.argv[1:]])
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -99,5 +99,5 @@ def digest(train: Cases, test: Cases) -> str:
     state = hashlib.sha256()
     for array in (train.inputs, train.targets, test.inputs, test.targets):
         state.update(f"{array.dtype}{tuple(array.shape)}".encode())
-        state.update(array.contiguous().view(-1).numpy())
+        state.update(array.contiguous().view(-1).numpy().data)
     return state.hexdigest()

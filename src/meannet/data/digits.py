@@ -9,6 +9,8 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from meannet.data import Cases, Checked, DataError, Dataset, Status, digest
 
 NAME = "digits"
@@ -18,7 +20,8 @@ CLASSES = tuple("0123456789")
 LARGEST = 16  # value of a pixel
 SPLIT_SEED = 2012
 N_TRAIN, N_HELD_OUT, N_TEST = 300, 497, 1000
-SHA256 = "f6d9e39f37dc45d327f6db33428ee58970ccceabb2535a5c179de35886b70443"  # of the inputs as float64 and the targets as int64
+# Of the inputs as float64 and the targets as int64.
+SHA256 = "f6d9e39f37dc45d327f6db33428ee58970ccceabb2535a5c179de35886b70443"
 SOURCE = "part of scikit-learn; the test set of UCI's Optical Recognition of Handwritten Digits"
 LICENCE = "CC BY 4.0; by E. Alpaydin and C. Kaynak"
 
@@ -33,7 +36,9 @@ def load(*, held_out: bool, say: Callable[[str], None]) -> Dataset:
     inputs = torch.from_numpy(data).float().div_(LARGEST)
     targets = torch.from_numpy(target).long()
     order = philox.order(torch.tensor([SPLIT_SEED]), 0, len(inputs))[0]
-    train, validation, test = (Cases(inputs[part], targets[part]) for part in order.split([N_TRAIN, N_HELD_OUT, N_TEST]))
+    train, validation, test = (
+        Cases(inputs[part], targets[part]) for part in order.split([N_TRAIN, N_HELD_OUT, N_TEST])
+    )
     judged = validation if held_out else test
     return Dataset(NAME, train, judged, CLASSES, IMAGE, digest(train, judged))
 
@@ -42,7 +47,7 @@ def check() -> list[Checked]:
     try:
         _arrays()
     except DataError as error:
-        return [Checked(where(), False, str(error))]
+        return [Checked(where(), False, str(error).removeprefix(f"{where()}: "))]
     return [Checked(where(), True, "as published")]
 
 
@@ -57,8 +62,7 @@ def where() -> Path:
     return root / "datasets" / "data" / "digits.csv.gz"
 
 
-def _arrays():
-    import numpy as np
+def _arrays() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     data, target = load_digits(return_X_y=True)

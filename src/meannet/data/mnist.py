@@ -99,7 +99,7 @@ def _check(file: idx.File) -> Checked:
         _read(file)
         published = hashlib.sha256(path.read_bytes()).hexdigest() == file.published
     except (DataError, OSError) as error:
-        return Checked(path, False, str(error))
+        return Checked(path, False, str(error).removeprefix(str(path)).lstrip(": "))
     return Checked(path, True, "as published" if published else "the published content, packed otherwise")
 
 

