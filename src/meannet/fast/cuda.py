@@ -14,7 +14,7 @@ from meannet.train import Tally
 
 MOST_OUTPUTS = 256
 MOST_IN_A_GRAPH = 200
-STEP_UNITS, STEP_BLOCK, STEP_WARPS = 32, 128, 8  # rows, columns and warps of a block of gradient_step
+STEP_UNITS, STEP_BLOCK, STEP_WARPS, STEP_STAGES = 32, 64, 4, 1  # rows, columns, warps, stages of gradient_step
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
 
@@ -175,7 +175,7 @@ class _Piece:
             self.deltas[k], self.activities[k], fleet.weights[k], fleet.weight_velocities[k], engine.shadows[k],
             fleet.biases[k], fleet.bias_velocities[k], engine.steps, engine.momentum, engine.limits, engine.moved,
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], BOUND=k < last, PRECISION=engine.dot,
-            UNITS=units, CASES=min(128, max(16, triton.next_power_of_2(cases))), BLOCK=STEP_BLOCK, num_warps=STEP_WARPS,
+            UNITS=units, CASES=min(128, max(16, triton.next_power_of_2(cases))), BLOCK=STEP_BLOCK, num_warps=STEP_WARPS, num_stages=STEP_STAGES,
         )  # fmt: skip
 
 

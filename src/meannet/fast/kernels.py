@@ -162,6 +162,13 @@ def times_slope(delta, activity, count, LOGISTIC: tl.constexpr, BLOCK: tl.conste
 
 
 @triton.jit
+def _deltas(delta, net, unit, case, cases, units, width):
+    """(units, cases): a block of a layer's derivatives, turned."""
+    at = delta + (net * cases + case[None, :]) * width + unit[:, None]
+    return tl.load(at, mask=(case[None, :] < cases) & (unit[:, None] < units), other=0.0)
+
+
+@triton.jit
 def gradient_step(
     delta, below, weight, velocity, shadow, bias, bias_velocity, steps, momentum_at, limits, moved,
     cases: tl.constexpr, units, inputs: tl.constexpr, delta_width, BOUND: tl.constexpr, PRECISION: tl.constexpr,
@@ -172,8 +179,12 @@ def gradient_step(
     unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
     step, momentum = tl.load(steps + net), tl.load(momentum_at)
     squared = tl.zeros((UNITS,), tl.float32)
-    bias_gradient = tl.zeros((UNITS,), tl.float32)
     any_gradient = tl.zeros((UNITS,), tl.float32)
+    case = tl.arange(0, CASES)
+    d = _deltas(delta, net, unit, case, cases, units, delta_width)
+    bias_gradient = tl.sum(d.to(tl.float32), 1)
+    for first in range(CASES, cases, CASES):
+        bias_gradient += tl.sum(_deltas(delta, net, unit, first + case, cases, units, delta_width).to(tl.float32), 1)
     for start in range(0, inputs, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = (unit[:, None] < units) & (column[None, :] < inputs)
@@ -182,20 +193,14 @@ def gradient_step(
         w = tl.load(weight + place, mask=inside, other=0.0)
         gradient = tl.zeros((UNITS, BLOCK), tl.float32)
         for first in range(0, cases, CASES):
-            case = first + tl.arange(0, CASES)
-            d = tl.load(
-                delta + (net * cases + case[None, :]) * delta_width + unit[:, None],
-                mask=(case[None, :] < cases) & (unit[:, None] < units),
-                other=0.0,
-            )
+            if cases > CASES:
+                d = _deltas(delta, net, unit, first + case, cases, units, delta_width)
             a = tl.load(
-                below + (net * cases + case[:, None]) * inputs + column[None, :],
-                mask=(case[:, None] < cases) & (column[None, :] < inputs),
+                below + (net * cases + first + case[:, None]) * inputs + column[None, :],
+                mask=(first + case[:, None] < cases) & (column[None, :] < inputs),
                 other=0.0,
             )
             gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
-            if start == 0:
-                bias_gradient += tl.sum(d.to(tl.float32), 1)
         v = momentum * v - step * gradient
         w += v
         tl.store(velocity + place, v, mask=inside)
@@ -214,7 +219,7 @@ def gradient_step(
         limit = tl.load(limits + net)
         if tl.max(squared, 0) > limit:
             scale = tl.where(squared > limit, tl.sqrt(limit / squared), 1.0)
-            tl.debug_barrier()
+            tl.debug_barrier()  # the rows just stored are read again, perhaps by other threads
             for start in range(0, inputs, BLOCK):
                 column = start + tl.arange(0, BLOCK)
                 inside = (unit[:, None] < units) & (column[None, :] < inputs)

@@ -43,7 +43,7 @@ def choose() -> Experiment:
     arms = tuple(
         Arm(name=f"{arm.name}, lr {lr:g}, l {limit:g}", hidden=arm.hidden, visible=arm.visible, lr=lr, limit=limit)
         for arm in full.arms
-        for lr in (0.1, 0.3, 1.0)
+        for lr in (0.1, 0.3, 1.0, 3.0)
         for limit in (4.0, 15.0)
     )
     return replace(

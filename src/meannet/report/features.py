@@ -9,7 +9,9 @@ from PIL import Image  # comes with matplotlib
 
 from meannet.report.runs import Array, Run
 
-SHOWN, ACROSS, CHOICE = 100, 10, 0  # features a panel, panel width, seed of the random choice
+SHOWN, ACROSS, CHOICE = 100, 10, 0  # features a panel, features side by side, seed of the random choice
+MOST_ARMS = 4  # with more, such as where settings are chosen, features are left out unless asked for
+PIXELS = 300  # a panel is shown at the largest whole multiple of its size within this
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,15 @@ class Panel:
     arm: str
     shown: int
     uri: str
-    width: int
+    width: int  # CSS pixels
     height: int
     smoothness: float
 
 
 def panels(run: Run) -> tuple[int, list[Panel]] | None:
     """The seed shown and a panel for each arm, the same units in each; None where the inputs are no image."""
-    found = run.features() if run.image or run.experiment.show_features else None
+    wanted = run.experiment.show_features or (run.image and len(run.arms) <= MOST_ARMS)
+    found = run.features() if wanted else None
     if found is None:
         return None
     seed, weights = found
@@ -40,7 +43,8 @@ def panels(run: Run) -> tuple[int, list[Panel]] | None:
         images = np.nan_to_num(incoming, posinf=0, neginf=0).reshape(units, *shape)
         picture = grid(images[chosen])
         uri = "data:image/png;base64," + base64.b64encode(_png(picture)).decode()
-        made.append(Panel(arm, len(chosen), uri, picture.shape[1], picture.shape[0], smoothness(images)))
+        height, width = (max(1, PIXELS // picture.shape[1]) * side for side in picture.shape[:2])
+        made.append(Panel(arm, len(chosen), uri, width, height, smoothness(images)))
     return seed, made
 
 

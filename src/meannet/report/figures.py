@@ -9,26 +9,33 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from meannet.report.findings import final_means
 from meannet.report.runs import Array, Run
-from meannet.report.svg import INK, SOFT, arm_style, drawing, finish, style
+from meannet.report.svg import INK, SOFT, arm_colour, drawing, finish, style
 from meannet.report.tables import ERRORS
 from meannet.report.written import short
 
 WIDE, NARROW = (900, 400), (400, 300)  # CSS pixels
+LABELS = 6  # with more arms than that, only the best of each colour is named
 POINTS = 250  # the most that a line is drawn with; the last is always the last epoch
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A name at the right end of a line."""
+    """A name and its last value, to stand at the right end of a line."""
 
-    text: str
+    name: str
+    value: str
     at: float
     colour: str
-    bold: bool = True
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {self.value}"
 
 
 def mean_network(run: Run, net: str, *, wide: bool = True) -> str:
@@ -38,11 +45,10 @@ def mean_network(run: Run, net: str, *, wide: bool = True) -> str:
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
         endings = _curves(axes, run, net, "test_error", scale)
-        top = error_limit(run)
         if paper is not None:
             axes.axhline(paper, color=INK, linewidth=1.2, dashes=(1, 2.5), zorder=1.5)
-            endings.append(Ending(f"paper {short(paper)}", paper, INK, bold=False))
-        _frame(axes, unit, "epoch", top, endings, whole=bool(run.n_test))
+            endings.append(Ending("paper", short(paper), paper, INK))
+        _frame(axes, unit, "epoch", error_limits(run), endings, whole=bool(run.n_test))
         return finish(made, f"{net}: {unit} of the mean network against epochs. At the end: {_spoken(endings)}.")
 
 
@@ -51,14 +57,14 @@ def training(run: Run, net: str, *, wide: bool = True) -> str:
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
         endings = _curves(axes, run, net, "train_error", 100.0, lambda value: f"{value:.1f} %")
-        _frame(axes, "% training errors", "epoch", training_limit(run), endings)
+        _frame(axes, "% training errors", "epoch", (0.0, training_limit(run)), endings)
         return finish(made, f"{net}: training error of the thinned nets against epochs. At the end: {_spoken(endings)}.")
 
 
 def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -> str:
     """Errors of 1, 2, 3 … sampled nets, averaged in two ways, beside the mean network's; `rows` are one arm's seeds."""
     net, arm = rows[0]["net"], rows[0]["arm"]
-    colour, _ = arm_style(run.arms, arm)
+    colour = arm_colour(run.arms, arm)
     counts = np.array(rows[0]["counts"], float)
     arithmetic = np.mean([row["arithmetic"] for row in rows], axis=0)
     geometric = np.mean([row["geometric"] for row in rows], axis=0)
@@ -72,13 +78,14 @@ def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -
         axes.minorticks_off()
         axes.set_xticks([c for c in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if c <= counts[-1]])
         endings = [
-            Ending(f"mean network {short(target)}", target, INK),
-            Ending(f"arithmetic {short(arithmetic[-1])}", arithmetic[-1], colour),
-            Ending(f"geometric {short(geometric[-1])}", geometric[-1], colour),
+            Ending("mean network", short(target), target, INK),
+            Ending("arithmetic", short(arithmetic[-1]), arithmetic[-1], colour),
+            Ending("geometric", short(geometric[-1]), geometric[-1], colour),
         ]
-        top = 1.15 * max(target, arithmetic.max(), geometric.max())
+        every = [target, *arithmetic, *geometric]
+        limits = 0.6 * min(every), 1.1 * max(every)
         unit = f"{run.cases} errors of {rows[0]['n_test']:,}"
-        _frame(axes, unit, "sampled nets averaged", top, endings, whole=True, locate=False)
+        _frame(axes, unit, "sampled nets averaged", limits, endings, whole=True, locate=False)
         return finish(made, f"{net}, {arm}: {unit} against the number of sampled nets. {_spoken(endings)}.")
 
 
@@ -90,11 +97,11 @@ def paper_line(run: Run) -> float | None:
     return None
 
 
-def error_limit(run: Run) -> float:
-    """Where the axis of errors ends: a logistic net's slow start at 90 % would flatten all that matters."""
+def error_limits(run: Run) -> tuple[float, float]:
+    """Where the axis of errors starts and ends: a logistic net's slow start at 90 % would flatten all that matters."""
     scale, _ = _counted(run)
     finals = [scale * value for arms in final_means(run, "test_error").values() for value in arms.values()]
-    return 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
+    return 0.6 * min(finals, default=0.0), 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
 
 
 def training_limit(run: Run) -> float:
@@ -112,7 +119,7 @@ def _curves(
 ) -> list[Ending]:
     endings = []
     for arm in run.arms:
-        colour, dashes = arm_style(run.arms, arm)
+        colour = arm_colour(run.arms, arm)
         stopped = run.stopped(net, arm)
         for seed, curve in run.curves(net, arm, figure).items():
             epochs, values = _fewer(*curve)
@@ -121,8 +128,11 @@ def _curves(
                 axes.plot(epochs[-1:], scale * values[-1:], "x", color=colour, markersize=7, markeredgewidth=1.8)
         epochs, values = _fewer(*run.mean_curve(net, arm, figure))
         if len(epochs):
-            axes.plot(epochs, scale * values, color=colour, linewidth=2.4, dashes=dashes or (None, None))
-            endings.append(Ending(f"{arm} {written(scale * values[-1])}", scale * values[-1], colour))
+            axes.plot(epochs, scale * values, color=colour, linewidth=2.4)
+            endings.append(Ending(arm, written(scale * values[-1]), scale * values[-1], colour))
+    if len(endings) > LABELS:
+        best = {ending.colour: ending for ending in sorted(endings, key=lambda ending: -ending.at)}
+        endings = list(best.values())
     return endings
 
 
@@ -133,32 +143,52 @@ def _fewer(epochs: Array, values: Array) -> tuple[Array, Array]:
 
 
 def _frame(
-    axes: Axes, unit: str, across: str, top: float, endings: list[Ending], *, whole: bool = False, locate: bool = True
+    axes: Axes,
+    unit: str,
+    across: str,
+    limits: tuple[float, float],
+    endings: list[Ending],
+    *,
+    whole: bool = False,
+    locate: bool = True,
 ) -> None:
     """Limits, few ticks, the unit on top, and the names at the ends of the lines, moved apart where they would touch."""
     width, height = axes.figure.get_size_inches() * 72
     left, bottom, over = 48, 44, 30
-    right = 14 + min(0.42 * width, 7.6 * max((len(ending.text) for ending in endings), default=0))
+    texts = [_fitting(ending, 0.42 * width) for ending in endings]
+    right = 14 + max((_width(text) for text in texts), default=0)
     axes.set_position((left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + over) / height))
-    axes.set_ylim(0, top)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
+    axes.set_ylim(*limits)
+    steps = [1, 2, 2.5, 5, 10]
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=whole, steps=steps))
     plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
     axes.yaxis.set_major_formatter(plain)
     axes.xaxis.set_major_formatter(plain)
     axes.margins(x=0.01)
     if locate:
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(5 if width > 500 else 3, integer=True, steps=steps))
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(across, loc="right")
     axes.annotate(unit, (0, 1), (-left + 4, 14), "axes fraction", "offset pixels", color=SOFT)
     pixels = height - bottom - over
-    places = _apart([min(ending.at / top, 1) * pixels for ending in endings], 17.0, pixels)
-    for ending, place in zip(endings, places, strict=True):
-        weight = "bold" if ending.bold else "normal"
+    wanted = [(ending.at - limits[0]) / (limits[1] - limits[0]) * pixels for ending in endings]
+    for ending, text, place in zip(endings, texts, _apart(wanted, 17.0, pixels), strict=True):
         axes.annotate(
-            ending.text, (1, 0), (8, place), "axes fraction", "offset pixels",
-            color=ending.colour, weight=weight, va="center",
-        )  # fmt: skip
+            text, (1, 0), (8, place), "axes fraction", "offset pixels", color=ending.colour, weight="bold", va="center"
+        )
+
+
+def _fitting(ending: Ending, limit: float) -> str:
+    """The ending's text, its name shortened until it is no wider than `limit`."""
+    if _width(ending.text) <= limit:
+        return ending.text
+    kept = next(k for k in range(len(ending.name), -1, -1) if k == 0 or _width(f"{ending.name[:k]}… {ending.value}") <= limit)
+    return f"{ending.name[:kept]}… {ending.value}"
+
+
+def _width(text: str) -> float:
+    """In the widest font that the browser may choose."""
+    return TextPath((0, 0), text, size=13, prop=FontProperties(family="DejaVu Sans", weight="bold")).get_extents().x1
 
 
 def _apart(wanted: list[float], gap: float, top: float) -> list[float]:

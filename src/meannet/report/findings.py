@@ -1,6 +1,6 @@
 """What the numbers say, in one sentence each: the verdict, and the titles of the figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,25 +9,26 @@ from meannet.report.written import decimal, plain, several, short, signed, sprea
 from meannet.report.runs import Run
 from meannet.report.tables import Comparison, Row, claim_rows, claims_of, comparisons, unit_of
 
+CHOICE = 4  # more arms than that are a choice among settings, of which only the best are named
+
 
 def verdict(result: Mapping[str, Any]) -> str:
-    """Whether the headline arm beats backprop beyond the spread, also when it does not."""
-    rows = {(row.net, row.arm): row for row in claim_rows(result)}
+    """Whether the headline arm beats the other beyond the spread, also when it does not."""
+    rows = claim_rows(result)
+    if len({row.arm for row in rows}) > CHOICE:
+        return _verdict_of_choice(rows)
     found = headline(result)
     if not found:
-        row = next(iter(rows.values()))
-        return f"{_makes(row)} over {several(row.n, 'seed')}; there is no other arm to compare it with."
+        return "; ".join(f"{_makes(row)} over {several(row.n, 'seed')}" for row in rows) + ": nothing to judge a spread by."
     if len(found) > 1:
-        return _verdict_over_nets(found, unit_of(result), next(iter(rows.values())).n_test)
+        return _verdict_over_nets(found, unit_of(result), rows[0].n_test)
     pair = found[0]
-    one, other = rows[pair.net, pair.arm], rows[pair.net, pair.over]
-    start = f"{_makes(one)} against {pair.over}’s {spread(other.mean, other.sd)}, over {several(pair.n, 'seed')}"
-    if pair.difference is None:
-        return f"{start}: too few nets were left to compare."
-    if pair.n < 2:
-        return f"{start}: {signed(pair.difference)}, but one seed says nothing about the spread."
+    one, other = (next(row for row in rows if (row.net, row.arm) == (pair.net, arm)) for arm in (pair.arm, pair.over))
     judged = pair.judgement if pair.beyond_spread else "no difference beyond the spread"
-    return f"{start}: {judged} ({signed(pair.difference)}, standard error {decimal(pair.standard_error)})."
+    return (
+        f"{_makes(one)} against {pair.over}’s {spread(other.mean, other.sd)}, over {several(pair.n, 'seed')}: "
+        f"{judged} ({signed(pair.difference)}, standard error {decimal(pair.standard_error)})."
+    )
 
 
 def beside_paper(result: Mapping[str, Any]) -> str:
@@ -56,47 +57,73 @@ def headline(result: Mapping[str, Any]) -> list[Comparison]:
 def errors_by_epoch(run: Run) -> str:
     """Which arm ends lowest."""
     finals = final_means(run, "test_error")
-    winners = {net: min(arms, key=lambda arm: arms[arm]) for net, arms in finals.items() if arms}
+    winners = [min(arms, key=lambda arm: arms[arm]) for arms in finals.values()]
     if not winners:
-        return "No epoch is on record yet"
+        return "No net reached the end of an epoch"
     so_far = "is lowest so far" if run.result is None else "ends lowest"
-    best = max(winners.values(), key=list(winners.values()).count)
-    wins = list(winners.values()).count(best)
+    best = max(winners, key=winners.count)
     if len(winners) > 1:
-        return f"{best} {so_far} on {f'all {wins}' if wins == len(winners) else f'{wins} of {len(winners)}'} nets"
+        return f"{best} {so_far} on {_of_nets(winners.count(best), len(winners))}"
     arms = next(iter(finals.values()))
-    if len(arms) == 1:
-        return f"{best} ends at {_errors(arms[best], run)}"
-    others = ", ".join(f"{arm} at {_figure(value, run)}" for arm, value in arms.items() if arm != best)
-    return f"{best} {so_far}, at {_errors(arms[best], run)}; {others}"
+    at = f"at {_errors(arms[best], run)}"
+    others = {arm: _figure(value, run) for arm, value in arms.items() if arm != best}
+    if not others:
+        return f"{best} {'is' if run.result is None else 'ends'} {at}"
+    if len(others) >= CHOICE:
+        low, *_, high = sorted(value for arm, value in arms.items() if arm != best)
+        return f"{best} {so_far}, {at}; the others {_figure(low, run)} to {_figure(high, run)}"
+    return f"{best} {so_far}, {at}; " + ", ".join(f"{arm} at {value}" for arm, value in others.items())
 
 
 def training_by_epoch(run: Run) -> str:
-    """How the training error of the thinned nets compares: dropout's is meant to be higher."""
-    finals = final_means(run, "train_error")
-    if not finals:
-        return "No epoch is on record yet"
-    arms = {arm: np.mean([of[arm] for of in finals.values() if arm in of]) for of in finals.values() for arm in of}
-    ends = ", ".join(f"{100 * value:.1f} % for {arm}" for arm, value in arms.items())
-    return f"Training errors at the end, while units are omitted: {ends}"
+    """How the training error of the thinned nets compares: with units omitted it is meant to be higher."""
+    finals = list(final_means(run, "train_error").values())
+    ends = {arm: 100 * float(np.mean([of[arm] for of in finals if arm in of])) for of in finals for arm in of}
+    if not ends or len(ends) > CHOICE:
+        return "Training error while units are omitted"
+    omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
+    omit, keep = ([arm for arm in ends if (arm in omitting) == omits] for omits in (True, False))
+    written = {arm: f"{end:.1f} % for {arm}" for arm, end in ends.items()}
+    if omit and keep and min(ends[arm] for arm in omit) > max(ends[arm] for arm in keep):
+        hard, easy = (" and ".join(written[arm] for arm in arms) for arms in (omit, keep))
+        return f"Omitting units makes training harder: {hard}, against {easy}"
+    return "Training errors at the end: " + ", ".join(written.values())
 
 
-def sampled(rows: list[Mapping[str, Any]]) -> str:
+def sampled(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many sampled nets it takes to match the mean network; `rows` are the seeds of one net and arm."""
-    target = float(np.mean([row["mean_network"] for row in rows]))
+    target, means = _sampled_means(rows)
     counts = rows[0]["counts"]
-    means = np.mean([row["arithmetic"] for row in rows], axis=0)
     reached = next((count for count, mean in zip(counts, means, strict=True) if mean <= target), None)
-    mean_net = f"the mean network’s {short(target)} errors"
     if reached is None:
-        return f"{several(counts[-1], 'sampled net')} make {short(means[-1])} errors, still more than {mean_net}"
-    return f"It takes {several(reached, 'sampled net')} to match {mean_net}"
+        return f"{several(counts[-1], 'sampled net')} do not yet reach the mean network"
+    return f"{several(reached, 'sampled net')} {'are' if reached > 1 else 'is'} enough to match the mean network"
+
+
+def all_sampled(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Whether one pass of the mean network does as well as all the sampled nets together."""
+    most = several(groups[0][0]["counts"][-1], "sampled net")
+    ends = [(target, means[-1]) for target, means in map(_sampled_means, groups)]
+    if len(ends) == 1:
+        target, mean = ends[0]
+        return f"The mean network makes {short(target)} errors in one pass, {most} averaged {short(mean)}"
+    wins = sum(target <= mean for target, mean in ends)
+    where = {0: "nowhere", len(ends): "throughout"}.get(wins, f"in {wins} of {len(ends)} cases")
+    return f"One pass of the mean network is as good as {most} averaged, or better: {where}"
+
+
+def _sampled_means(rows: Sequence[Mapping[str, Any]]) -> tuple[float, list[float]]:
+    """Errors of the mean network and of the arithmetic mean at each count, averaged over seeds."""
+    means = np.mean([row["arithmetic"] for row in rows], axis=0)
+    return float(np.mean([row["mean_network"] for row in rows])), means.tolist()
 
 
 def features(smoothness: Mapping[str, float]) -> str:
-    """How alike neighbouring weights are, arm by arm."""
-    parts = ", ".join(f"{value:.2f} for {arm}" for arm, value in smoothness.items())
-    return f"Neighbouring weights of a first-layer feature correlate: {parts}"
+    """Whose features are smoothest, by how alike neighbouring weights are."""
+    written = [f"{value:.2f} for {arm}" for arm, value in smoothness.items()]
+    best = max(smoothness, key=lambda arm: smoothness[arm])
+    start = f"{best}’s features are the smoothest: neighbouring" if len(written) > 1 else "Neighbouring"
+    return f"{start} weights correlate {', '.join(written)}"
 
 
 def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
@@ -110,24 +137,40 @@ def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def _verdict_over_nets(found: list[Comparison], unit: str, n_test: int) -> str:
+def _verdict_over_nets(found: Sequence[Comparison], unit: str, n_test: int) -> str:
     arm, over = found[0].arm, found[0].over
-    better = [pair for pair in found if pair.beyond_spread and pair.difference is not None and pair.difference < 0]
+    better = [pair for pair in found if pair.beyond_spread and pair.difference < 0]
     seeds = several(min(pair.n for pair in found), "seed")
     if not better:
         return f"{arm} beats {over} beyond the spread on none of {len(found)} nets, over {seeds} each."
-    gains = [-pair.difference for pair in better if pair.difference is not None]
-    which = f"all {len(found)}" if len(better) == len(found) else f"{len(better)} of {len(found)}"
+    gains = sorted(-pair.difference for pair in better)
+    by = decimal(gains[0]) if len(gains) == 1 else f"{decimal(gains[0])} to {decimal(gains[-1])}"
     rest = [f"{pair.net} ({pair.judgement})" for pair in found if pair not in better]
     return (
-        f"{arm} beats {over} beyond the spread on {which} nets, by {decimal(min(gains))} to {decimal(max(gains))} "
+        f"{arm} beats {over} beyond the spread on {_of_nets(len(better), len(found))}, by {by} "
         f"{unit.removeprefix('test ')} of {n_test:,}, over {seeds} each" + (f"; not on {', '.join(rest)}." if rest else ".")
     )
 
 
+def _verdict_of_choice(rows: Sequence[Row]) -> str:
+    """The best arm of many, as where settings are chosen."""
+    ranked = sorted((row for row in rows if row.mean is not None), key=lambda row: row.mean or 0.0)
+    if not ranked:
+        return f"None of {len(rows)} arms has a net left that was not stopped."
+    best, *others = ranked
+    start = f"Of {len(rows)} arms, {_makes(best)} over {several(best.n, 'seed')}, the fewest"
+    return f"{start}; next is {others[0].arm} with {spread(others[0].mean, others[0].sd)}." if others else f"{start}."
+
+
+def _of_nets(some: int, every: int) -> str:
+    if some == every:
+        return "both nets" if every == 2 else f"all {every} nets"
+    return f"{some} of {every} nets"
+
+
 def _makes(row: Row) -> str:
     if row.mean is None:
-        return f"{row.arm} has no net left that was not stopped,"
+        return f"{row.arm} has no net left that was not stopped"
     return f"{row.arm} makes {spread(row.mean, row.sd)} {row.unit.removeprefix('test ')} of {row.n_test:,}"
 
 

@@ -1,6 +1,6 @@
 """The page: everything the template shows, gathered from the runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from meannet import config
 from meannet.report import features, figures, findings, svg, tables, written
 from meannet.report.runs import Run
 
@@ -37,56 +38,70 @@ def _section(run: Run, number: int) -> dict[str, Any]:
     settings = tables.settings(run.experiment)
     rows = tables.claim_rows(run.result) if run.result else []
     shown = features.panels(run)
+    sampled = _sampled(run, f"s{number}")
     return {
         "id": f"run-{number}",
         "run": run,
         "experiment": run.experiment,
         "rows": rows,
+        "rows_by_net": _by_net(rows),
         "unit": tables.unit_of(run.result).replace("test errors", f"{run.cases} errors") if run.result else "",
         "any_paper": any(row.paper is not None for row in rows),
         "any_stopped": any(row.stopped for row in rows),
         "stops": _stops(run),
-        "comparisons": tables.comparisons(run.result) if run.result else [],
+        "comparisons_by_net": _by_net(tables.comparisons(run.result)) if run.result else [],
         "verdict": findings.verdict(run.result) if run.result else "",
         "beside_paper": findings.beside_paper(run.result) if run.result else "",
         "standing": [] if run.result else tables.standing(run),
         "paper_line": figures.paper_line(run),
-        "errors": _pictures(run, figures.mean_network) if run.metrics else [],
+        "errors": _pictures(run, f"e{number}", figures.mean_network) if run.metrics else [],
         "errors_finding": findings.errors_by_epoch(run),
-        "error_limit": _cut(run, "test_error", figures.error_limit(run), run.n_test or 100),
-        "training": _pictures(run, figures.training) if run.metrics else [],
+        "error_limit": _cut(run, "test_error", figures.error_limits(run)[1], run.n_test or 100),
+        "training": _pictures(run, f"t{number}", figures.training) if run.metrics else [],
         "training_finding": findings.training_by_epoch(run),
         "training_limit": _cut(run, "train_error", figures.training_limit(run), 100),
         "features_seed": shown[0] if shown else None,
         "features": shown[1] if shown else [],
         "features_finding": findings.features({p.arm: p.smoothness for p in shown[1]}) if shown else "",
-        "sampled": _sampled(run),
-        "settings": settings,
+        "sampled": [(findings.sampled(rows), picture) for rows, picture in sampled],
+        "sampled_finding": findings.all_sampled([rows for rows, _ in sampled]) if sampled else "",
+        "arms": [(arm.name, *_numbers(run.experiment, arm)) for arm in run.experiment.arms],
+        "settings": [one for one in settings if one.section or not one.path.startswith("arms.")],
         "differing": [setting for setting in settings if setting.differs],
         "left_open": [setting for setting in settings if setting.left_open],
         "environment": tables.environment(run),
     }
 
 
-def _pictures(run: Run, draw: Callable[..., str]) -> list[Picture]:
+def _pictures(run: Run, mark: str, draw: Callable[..., str]) -> list[Picture]:
     """A figure that stands alone comes in two widths; several stand side by side as narrow ones."""
-    if len(run.nets) == 1:
-        net = run.nets[0]
-        return [Picture(net, Markup(draw(run, net, wide=False)), Markup(draw(run, net)))]
-    return [Picture(net, Markup(draw(run, net, wide=False))) for net in run.nets]
+    found = []
+    for k, net in enumerate(run.nets):
+        narrow = Markup(svg.within(f"{mark}-{k}", draw(run, net, wide=False)))
+        wide = Markup(svg.within(f"{mark}-{k}-wide", draw(run, net))) if len(run.nets) == 1 else None
+        found.append(Picture(net, narrow, wide))
+    return found
 
 
-def _sampled(run: Run) -> list[tuple[str, Picture]]:
-    """For each net and arm that omits units, what the figure says and the figure."""
+def _sampled(run: Run, mark: str) -> list[tuple[list[dict[str, Any]], Picture]]:
+    """For each net and arm that omits units, the rows of its seeds that were not stopped, and their figure."""
     omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
-    rows = [row for row in (run.evaluation or {"rows": []})["rows"] if row["arm"] in omitting]
+    rows = [
+        row
+        for row in (run.evaluation or {"rows": []})["rows"]
+        if row["arm"] in omitting and row["net"] in run.nets and row["seed"] not in run.stopped(row["net"], row["arm"])
+    ]
     rows.sort(key=lambda row: (run.nets.index(row["net"]), run.arms.index(row["arm"]), row["seed"]))
     found = []
     for (net, arm), group in groupby(rows, key=lambda row: (row["net"], row["arm"])):
         seeds = list(group)
-        picture = Picture(f"{arm}, {net}", Markup(figures.sampled(run, seeds, wide=False)))
-        found.append((findings.sampled(seeds), picture))
+        drawn = svg.within(f"{mark}-{len(found)}", figures.sampled(run, seeds, wide=False))
+        found.append((seeds, Picture(f"{arm}, {net}", Markup(drawn))))
     return found
+
+
+def _by_net(rows: Iterable[Any]) -> list[tuple[str, list[Any]]]:
+    return [(net, list(group)) for net, group in groupby(rows, key=lambda row: row.net)]
 
 
 def _cut(run: Run, figure: str, limit: float, scale: float) -> float | None:
@@ -97,8 +112,15 @@ def _cut(run: Run, figure: str, limit: float, scale: float) -> float | None:
 
 def _stops(run: Run) -> list[dict[str, Any]]:
     arms = run.result["arms"] if run.result else []
-    return [{"net": arm["net"], "arm": arm["name"], **stop} for arm in arms for stop in arm.get("stopped", ())]
+    known = {"layer": None, "lr": None, "why": ""}
+    return [known | {"net": arm["net"], "arm": arm["name"], **stop} for arm in arms for stop in arm.get("stopped", ())]
 
 
 def _arm_number(run: Run, arm: str) -> int:
-    return svg.ARMS.index(svg.arm_style(run.arms, arm)[0])
+    return svg.ARMS.index(svg.arm_colour(run.arms, arm))
+
+
+def _numbers(experiment: config.Experiment, arm: config.Arm) -> list[str]:
+    """Rates of hidden and visible units, learning rate and bound that hold in this arm."""
+    visible, hidden = experiment.rates(arm)
+    return [config.text_of(value) for value in (hidden, visible, experiment.lr(arm), experiment.limit(arm))]

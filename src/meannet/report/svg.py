@@ -4,20 +4,19 @@ Each colour is drawn as its light value and then written as a CSS variable with 
 same string is also a good picture on its own.
 """
 
-import hashlib
 import html
 import io
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Told apart by people who see colours differently, also in grey; 4.5 : 1 or more on the page's background, for labels.
+# Told apart by people who see colours differently; 4.5 : 1 or more against the page, since labels have them too.
 NAMED = {"backprop": 0, "dropout": 1, "dropout+input": 2}
 ARMS = ("#b25400", "#1c56c4", "#00806f", "#8a3fa8", "#b3294f", "#5f6b00")
-DASHES = ((5.0, 1.4), None, (7.0, 1.2, 1.4, 1.2), (2.0, 1.0), (9.0, 2.0), (3.0, 1.0, 1.0, 1.0))
 INK, SOFT, RULE, PAPER = "#1d2329", "#59636e", "#e1e4e8", "#ffffff"
 VARIABLES = {INK: "ink", SOFT: "soft", RULE: "rule", PAPER: "paper"} | {c: f"arm-{k}" for k, c in enumerate(ARMS)}
 
@@ -50,15 +49,15 @@ STYLE = {
 }
 
 
-def arm_style(arms: list[str], arm: str) -> tuple[str, tuple[float, ...] | None]:
-    """Colour and dashes of an arm: the paper's three have their own, others take what is left in order."""
-    if arm in NAMED:
-        place = NAMED[arm]
-    else:
-        others = [name for name in arms if name not in NAMED]
-        free = [k for k in range(len(ARMS)) if k not in {NAMED[name] for name in arms if name in NAMED}]
-        place = free[others.index(arm) % len(free)]
-    return ARMS[place], DASHES[place]
+def arm_colour(arms: Sequence[str], arm: str) -> str:
+    """The paper's three arms and their variants ("dropout, lr 1") have a colour of their own; others take what is left."""
+    kinds = list(dict.fromkeys(name.split(",")[0] for name in arms))
+    kind = arm.split(",")[0]
+    if kind in NAMED:
+        return ARMS[NAMED[kind]]
+    others = [name for name in kinds if name not in NAMED]
+    free = [k for k in range(len(ARMS)) if k not in {NAMED[name] for name in kinds if name in NAMED}]
+    return ARMS[free[others.index(kind) % len(free)]]
 
 
 def drawing(width: int, height: int) -> tuple[Figure, Axes]:
@@ -88,13 +87,16 @@ def finish(drawn: Figure, label: str) -> str:
         text = text.replace(colour, f"var(--{name}, {colour})")
     used = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', text))
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
-    mark = "f" + hashlib.sha256((view[0] + text).encode()).hexdigest()[:8]  # two figures of a page share no id
-    text = re.sub(r'(url\(#|href="#| id=")(?=[\w.-]+["\)])', rf"\g<1>{mark}-", text)
     text = re.sub(r"\s*\n\s*", "\n", text).strip()
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'{view[0]} role="img" aria-label="{html.escape(label)}" style="{FONT}; stroke-linejoin: round">\n{text}'
     )
+
+
+def within(page_mark: str, drawn: str) -> str:
+    """The figure with ids that no other figure of a page shares; a clip path of a hidden figure would clip nothing."""
+    return re.sub(r'(url\(#|href="#| id=")(?=[\w.-]+["\)])', rf"\g<1>{page_mark}-", drawn)
 
 
 def _font_size(found: re.Match[str]) -> str:

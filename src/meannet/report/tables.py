@@ -35,17 +35,13 @@ class Comparison:
     net: str
     arm: str
     over: str
-    difference: float | None
-    standard_error: float | None
+    difference: float
+    standard_error: float
     n: int
     beyond_spread: bool
 
     @property
     def judgement(self) -> str:
-        if self.difference is None:
-            return "cannot be compared"
-        if self.n < 2:
-            return "one seed: no spread to judge by"
         if not self.beyond_spread:
             return "within the spread"
         return f"{'better' if self.difference < 0 else 'worse'} beyond the spread"
@@ -92,21 +88,13 @@ def claim_rows(result: Mapping[str, Any]) -> list[Row]:
             unit=unit_of(result),
             mean=arm["mean"],
             sd=arm["sd"],
-            n=_judged(arm),
+            n=len(arm["errors"]),
             n_test=arm["n_test"],
             stopped=len(arm.get("stopped", ())),
             seconds=result.get("seconds", 0.0),
         )
         for arm in result["arms"]
     ]
-
-
-def _judged(arm: Mapping[str, Any]) -> int:
-    """How many seeds the mean is over: stopped nets may be listed among the seeds, but do not count."""
-    stopped = {stop["seed"] for stop in arm.get("stopped", ())}
-    if len(arm["seeds"]) != len(arm["errors"]):
-        return len(arm["errors"])
-    return sum(seed not in stopped for seed in arm["seeds"])
 
 
 def claims_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -122,7 +110,8 @@ def unit_of(result: Mapping[str, Any]) -> str:
 
 def comparisons(result: Mapping[str, Any]) -> list[Comparison]:
     names = Comparison.__dataclass_fields__
-    return [Comparison(**{name: entry[name] for name in names}) for entry in result["comparisons"]]
+    complete = [entry for entry in result["comparisons"] if None not in (entry["difference"], entry["standard_error"])]
+    return [Comparison(**{name: entry[name] for name in names}) for entry in complete]
 
 
 def standing(run: Run) -> list[Standing]:
