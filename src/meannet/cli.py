@@ -98,12 +98,12 @@ COMMANDS = ("list", "show", "run", "eval", "report", "claims", "data")
 
 
 def list_recipes(options: argparse.Namespace) -> int:
-    from meannet.results import kept
+    from meannet.kept import summary
 
     rows = []
     for name in recipes.RECIPES:
         experiment = recipes.get(name)
-        best = kept(name)
+        best = summary(name)
         rows.append(
             {
                 "recipe": name,
@@ -154,7 +154,9 @@ def run(options: argparse.Namespace) -> int:
     if options.resume:
         given = [flag for flag in ("recipe", "seeds", "settings", "out", "quick") if getattr(options, flag)]
         if given:
-            raise ValueError(f"--resume goes on with the settings in the folder; drop {given[0].replace('settings', '--set')}")
+            raise ValueError(
+                f"--resume goes on with the settings in the folder; drop {given[0].replace('settings', '--set')}"
+            )
         experiment, out = None, Path(options.resume)
     elif options.recipe:
         experiment = chosen(options)
@@ -222,7 +224,9 @@ def claims(options: argparse.Namespace) -> int:
         for claim in found:
             bound = "measured" if claim["bound"] is None else f"bound {claim['bound']:g}"
             verdict = "holds" if claim["holds"] else "FAILS"
-            print(f"{verdict}  {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}")
+            print(
+                f"{verdict}  {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}"
+            )
     return 0 if all(claim["holds"] for claim in found) else EXIT_FAILED
 
 

@@ -214,7 +214,9 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     value = getattr(part, name)
     if dataclasses.is_dataclass(value) or (name == "arms"):
         if not path[1:]:
-            raise ValueError(f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}")
+            raise ValueError(
+                f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
+            )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")

@@ -17,6 +17,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from meannet import experiment as experiments
+from meannet import outcome
 from meannet.config import Experiment
 from meannet.device import choose
 from meannet.experiment import Interrupted, Options, Progress
@@ -41,7 +42,9 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             stop=lambda: bool(received),
         )
         try:
-            result = experiments.resume(out, settings) if experiment is None else experiments.run(experiment, out, settings)
+            result = (
+                experiments.resume(out, settings) if experiment is None else experiments.run(experiment, out, settings)
+            )
         except Interrupted:
             console.print(f"stopped; saved. Go on with: meannet run --resume {shlex.quote(str(out))}", highlight=False)
             return 128 + received[0]
@@ -72,7 +75,11 @@ def result_table(result: dict[str, Any]) -> Table:
     for name in ("ours, mean ± sd", "n"):
         table.add_column(name, justify="right")
     for arm in result["arms"]:
-        ours = "–" if arm["mean"] is None else f"{arm['mean']:.1f}" + (f" ± {arm['sd']:.1f}" if arm["sd"] is not None else "")
+        ours = (
+            "–"
+            if arm["mean"] is None
+            else f"{arm['mean']:.1f}" + (f" ± {arm['sd']:.1f}" if arm["sd"] is not None else "")
+        )
         paper = [f"{claims[arm['name']]:g}" if arm["name"] in claims else ""] if claims else []
         stopped = f" ({len(arm['stopped'])} stopped)" if arm["stopped"] else ""
         table.add_row(arm["net"], arm["name"], *paper, ours, str(len(arm["seeds"])) + stopped)
@@ -177,7 +184,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     rows = []
     for hidden in experiment.net.hidden:
         fleet = experiments.load_fleet(experiment, folder, hidden, dataset, choose(options.device))
-        rows += experiments.sampled_rows(experiment, fleet, hidden, dataset, options.samples)
+        rows += outcome.sampled_rows(experiment, fleet, hidden, dataset, options.samples)
     document = {"samples": options.samples, "rows": rows}
     folder.write("eval.json", document)
     if options.json:

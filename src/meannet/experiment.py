@@ -1,7 +1,5 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
-import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +8,11 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, fast
+from meannet import checkpoint, data, device, evaluate, fast, outcome
 from meannet.config import Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet, initial_fleet
+from meannet.outcome import net_name
 from meannet.runlog import RunFolder
 from meannet.train import Epoch, Fault, train
 
@@ -87,10 +86,6 @@ def load_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int],
     return fleet
 
 
-def net_name(hidden: Sequence[int], dataset: Dataset) -> str:
-    return "-".join(map(str, (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))))
-
-
 def _run(
     experiment: Experiment, folder: RunFolder, dataset: Dataset, where: torch.device, options: Options
 ) -> dict[str, Any]:
@@ -105,9 +100,9 @@ def _run(
         arms, rows, path = [], [], ""
         for hidden in experiment.net.hidden:
             fleet, faults, path = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
-            arms += _arm_results(experiment, fleet, net_name(hidden, dataset), dataset, faults)
+            arms += outcome.arm_results(experiment, fleet, net_name(hidden, dataset), dataset, faults, folder.records())
             if experiment.samples:
-                rows += sampled_rows(experiment, fleet, hidden, dataset, experiment.samples)
+                rows += outcome.sampled_rows(experiment, fleet, hidden, dataset, experiment.samples)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         result = {
@@ -116,7 +111,7 @@ def _run(
             "claim": to_json(experiment.claims[0]) if experiment.claims else None,
             "claims": to_json(experiment.claims),
             "arms": arms,
-            "comparisons": compare(arms),
+            "comparisons": outcome.compare(arms),
             "data": {
                 "name": dataset.name,
                 "held_out": experiment.data.held_out,
@@ -187,15 +182,15 @@ def _train_one(
         epoch_now = epoch.epoch
         faults += epoch.faults
         for fault in epoch.faults:
-            options.say(describe_fault(experiment, name, fault))
+            options.say(outcome.describe_fault(experiment, name, fault))
         last = epoch_now == experiment.optim.epochs
         means: dict[str, float] = {}
         if last or epoch_now % experiment.record_every == 0:
             wrong, _ = evaluate.mean_network_figures(fleet, test_inputs, test_targets)
             errors = [count / len(test_inputs) for count in wrong]
             gone = {fault.net for fault in faults}
-            folder.append(_records(experiment, name, epoch, errors, gone, seconds()))
-            means = _arm_means(experiment, errors, gone)
+            folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds()))
+            means = outcome.arm_means(experiment, errors, gone)
         due = experiment.optim.epochs == epoch_now or epoch_now == 1
         due |= options.save_epochs is not None and epoch_now - saved_epoch >= options.save_epochs
         due |= time.perf_counter() - saved_at >= 60 * options.save_minutes
@@ -238,130 +233,6 @@ def _saved_epochs(experiment: Experiment, folder: RunFolder, dataset: Dataset) -
         if checkpoint.exists(path):
             found[net_name(hidden, dataset)] = checkpoint.load(path)[1]["epoch"]
     return found
-
-
-def _records(
-    experiment: Experiment, name: str, epoch: Epoch, errors: Sequence[float], gone: set[int], seconds: float
-) -> list[dict[str, Any]]:
-    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
-    return [
-        {
-            "epoch": epoch.epoch,
-            "net": name,
-            "arm": arm,
-            "seed": seed,
-            "train_loss": round(epoch.train_loss[net], 6),
-            "train_error": round(epoch.train_error[net], 6),
-            "test_error": errors[net],
-            "lr": epoch.lr[net],
-            "momentum": epoch.momentum,
-            "seconds": round(seconds, 2),
-        }
-        for net, (arm, seed) in enumerate(pairs)
-        if net not in gone
-    ]
-
-
-def _arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -> dict[str, float]:
-    means = {}
-    for index, arm in enumerate(experiment.arms):
-        nets = range(index * len(experiment.seeds), (index + 1) * len(experiment.seeds))
-        values = [errors[net] for net in nets if net not in gone]
-        if values:
-            means[arm.name] = statistics.fmean(values)
-    return means
-
-
-def _arm_results(
-    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, faults: Sequence[Fault]
-) -> list[dict[str, Any]]:
-    wrong, log_probability = evaluate.mean_network_figures(
-        fleet, dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
-    )
-    gone = {fault.net: fault for fault in faults}
-    arms = []
-    for index, arm in enumerate(experiment.arms):
-        first = index * len(experiment.seeds)
-        nets = {first + k: seed for k, seed in enumerate(experiment.seeds)}
-        good = [net for net in nets if net not in gone]
-        errors = [wrong[net] for net in good]
-        arms.append(
-            {
-                "name": arm.name,
-                "net": name,
-                "seeds": [nets[net] for net in good],
-                "errors": errors,
-                "mean": statistics.fmean(errors) if errors else None,
-                "sd": statistics.stdev(errors) if len(errors) > 1 else None,
-                "n_test": len(dataset.test.inputs),
-                "metrics": {"log_probability": [round(log_probability[net], 6) for net in good]},
-                "stopped": [
-                    {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
-                    for net, f in gone.items()
-                    if net in nets
-                ],
-            }
-        )
-    return arms
-
-
-def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over the seeds that both finished.
-
-    Beyond the spread: the mean difference is more than two standard errors from zero.
-    """
-    found = []
-    for arm in arms:
-        base = next(other for other in arms if other["net"] == arm["net"])
-        ours, theirs = (dict(zip(a["seeds"], a["errors"], strict=True)) for a in (arm, base))
-        differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-        if arm is base or len(differences) < 2:
-            continue
-        difference = statistics.fmean(differences)
-        error = statistics.stdev(differences) / math.sqrt(len(differences))
-        found.append(
-            {
-                "net": arm["net"],
-                "arm": arm["name"],
-                "over": base["name"],
-                "difference": difference,
-                "standard_error": error,
-                "n": len(differences),
-                "beyond_spread": abs(difference) > 2 * error,
-            }
-        )
-    return found
-
-
-def sampled_rows(
-    experiment: Experiment, fleet: Fleet, hidden: Sequence[int], dataset: Dataset, samples: int
-) -> list[dict[str, Any]]:
-    """The mean network beside means of 1 to `samples` sampled networks, for every net of the fleet."""
-    inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
-    wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
-    counts = evaluate.sample_counts(samples)
-    arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
-    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
-    return [
-        {
-            "net": net_name(hidden, dataset),
-            "arm": arm,
-            "seed": seed,
-            "n_test": len(inputs),
-            "mean_network": wrong[net],
-            "counts": counts,
-            "arithmetic": arithmetic[net],
-            "geometric": geometric[net],
-        }
-        for net, (arm, seed) in enumerate(pairs)
-    ]
-
-
-def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
-    arm = experiment.arms[fault.net // len(experiment.seeds)].name
-    seed = experiment.seeds[fault.net % len(experiment.seeds)]
-    layer = f", layer {fault.layer}" if fault.layer else ""
-    return f"stopped: {name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}: {fault.why}"
 
 
 def _precision(path: str) -> str:

@@ -27,7 +27,9 @@ class RunFolder:
     def create(cls, path: Path, experiment: Experiment) -> "RunFolder":
         """A new folder with the resolved experiment in it; one that already holds anything is refused."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ValueError(f"{path} is already there; go on with `meannet run --resume {path}` or choose another --out")
+            raise ValueError(
+                f"{path} is already there; go on with `meannet run --resume {path}` or choose another --out"
+            )
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         folder.write("experiment.json", to_json(experiment))
@@ -51,7 +53,9 @@ class RunFolder:
         try:
             return json.loads(path.read_text())
         except FileNotFoundError:
-            raise ValueError(f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`") from None
+            raise ValueError(
+                f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`"
+            ) from None
         except json.JSONDecodeError as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
 

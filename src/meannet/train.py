@@ -143,7 +143,7 @@ def train(
         yield Epoch(
             epoch=epoch + 1,
             train_loss=(tally.loss / cases).tolist(),
-            train_error=(tally.errors / cases).tolist(),
+            train_error=(tally.errors.double() / cases).tolist(),
             lr=rates,
             momentum=momentum,
             faults=faults,
@@ -154,7 +154,8 @@ def train(
 
 def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float]) -> list[Fault]:
     """Nets that diverged or collapsed in this epoch, with the layer where it shows (1 is the first hidden layer)."""
-    finite = torch.stack([weight.isfinite().flatten(1).all(1) for weight in fleet.weights], 1)  # (nets, layers)
+    parameters = zip(fleet.weights, fleet.biases, strict=True)
+    finite = torch.stack([w.isfinite().all(2).all(1) & b.isfinite().all(1) for w, b in parameters], 1)  # (nets, layers)
     finite_loss, finite = tally.loss.isfinite().tolist(), finite.tolist()
     active, moved = tally.active.tolist(), tally.moved.tolist()
     found = []

@@ -149,5 +149,7 @@ def test_every_order_is_equally_likely():
 
 
 def test_masks_orders_initial_weights_and_samples_never_share_bits():
-    blocks = [torch.stack(philox.words(torch.tensor([0]), p, 0, 0, range(4), 64)) for p in (MASK, ORDER, INITIAL, SAMPLE)]
+    blocks = [
+        torch.stack(philox.words(torch.tensor([0]), p, 0, 0, range(4), 64)) for p in (MASK, ORDER, INITIAL, SAMPLE)
+    ]
     assert len(torch.cat(blocks).flatten().unique()) > 4 * 4 * 4 * 64 - 5

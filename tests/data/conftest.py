@@ -51,6 +51,7 @@ class Mirror(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes | str] = {}
         self.asked: list[str] = []
+        self.delay = 0.0  # seconds before each answer
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
 
     def offer(self, contents: dict[str, bytes]) -> None:
@@ -63,6 +64,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = self.path.strip("/")
         self.server.asked.append(name)
+        time.sleep(self.server.delay)
         body = self.server.files.get(name, "404")
         if isinstance(body, str):
             self.misbehave(body)

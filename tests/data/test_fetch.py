@@ -220,6 +220,7 @@ fetch("mnist", force=sys.argv[3] == "force", say=print)
 @pytest.mark.parametrize("how", ["", "force"])
 def test_fetches_at_the_same_time_end_with_whole_files(toy, mirror, how):
     mirror.offer(toy)
+    mirror.delay = 0.2  # long enough for all of them to be at it
     command = [sys.executable, "-c", CONCURRENT, repr(mnist.FILES), mirror.url, how]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = [process.communicate(timeout=60)[0] for process in processes]

@@ -75,7 +75,10 @@ def test_choices_are_made_without_opening_the_test_files(toy, monkeypatch):
     monkeypatch.setattr(mnist, "N_HELD_OUT", 2)
     place({name: content for name, content in toy.items() if name.startswith("train")})
     found = load(held_out=True)
-    assert len(found.train.targets) == 3 and len(found.test.targets) == 2
+    labels = list(toy["train-labels-idx1-ubyte"][8:])
+    assert found.train.targets.tolist() == labels[:3] and found.test.targets.tolist() == labels[3:]
+    pixels = np.frombuffer(toy["train-images-idx3-ubyte"], np.uint8, offset=16).reshape(5, 6) / np.float32(255)
+    assert np.array_equal(found.train.inputs, pixels[:3]) and np.array_equal(found.test.inputs, pixels[3:])
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,20 @@ EXPERIMENT = Experiment(
     data=Data(name="mnist"),
     net=Net(hidden=((800, 800),)),
     optim=Optim(epochs=300, lr=10.0),
-    arms=(Arm(name="backprop", lr=1.0), Arm(name="dropout", hidden=True), Arm(name="dropout+input", hidden=True, visible=True)),
+    arms=(
+        Arm(name="backprop", lr=1.0),
+        Arm(name="dropout", hidden=True),
+        Arm(name="dropout+input", hidden=True, visible=True),
+    ),
     seeds=(0, 1, 2),
     claims=(Claim(arm="dropout+input", value=110), Claim(arm="dropout", value=130), Claim(arm="backprop", value=160)),
     show_features=True,
     sources=(
         Source(path="net.hidden", section="A.1", paper="800,800;1200,1200;2000,2000;1200,1200,1200"),
-        Source(path="net.units", section="Not stated. Learning rate 10 works with logistic units and not with rectified ones."),
+        Source(
+            path="net.units",
+            section="Not stated. Learning rate 10 works with logistic units and not with rectified ones.",
+        ),
         Source(path="net.initial_sd", section="A.1", paper="0.01"),
         Source(path="dropout.hidden", section="body, A.1", paper="0.5"),
         Source(path="dropout.visible", section="body, A.1", paper="0.2"),
@@ -34,7 +41,10 @@ EXPERIMENT = Experiment(
         Source(path="optim.batch", section="A.1", paper="100"),
         Source(path="optim.lr", section="A.1", paper="10"),
         Source(path="optim.limit", section="A.1, a squared length", paper="15"),
-        Source(path="arms.backprop.lr", section="Chosen on 10,000 held-out training cases, with the same care as for dropout."),
+        Source(
+            path="arms.backprop.lr",
+            section="Chosen on 10,000 held-out training cases, with the same care as for dropout.",
+        ),
     ),
 )
 
@@ -104,7 +114,7 @@ def _curve(rng: np.random.Generator, arm: str, width: int, epochs: int) -> np.nd
 
 
 def _features(rng: np.random.Generator, folder: Path, experiment: Experiment, hidden: tuple[int, ...]) -> None:
-    """First-layer weights: noise for backprop, strokes for the arms that omit units. Fewer units than named, to be quick."""
+    """First-layer weights: noise for backprop, strokes for arms that omit units; only 120 units, to be quick."""
     y, x = np.mgrid[-1:1:28j, -1:1:28j]
     nets = []
     for arm in experiment.arms:
@@ -118,7 +128,9 @@ def _features(rng: np.random.Generator, folder: Path, experiment: Experiment, hi
     save_file({"weights.0": np.array(nets, np.float32)}, folder / f"{name}.safetensors")
 
 
-def _result(experiment: Experiment, errors: dict[tuple[str, str, int], int], stopped: set[tuple[str, int]]) -> dict[str, Any]:
+def _result(
+    experiment: Experiment, errors: dict[tuple[str, str, int], int], stopped: set[tuple[str, int]]
+) -> dict[str, Any]:
     arms, comparisons = [], []
     seeds = experiment.seeds
     for net in dict.fromkeys(net for net, _, _ in errors):
@@ -143,19 +155,28 @@ def _result(experiment: Experiment, errors: dict[tuple[str, str, int], int], sto
                 continue
             mean, error = float(differences.mean()), float(differences.std(ddof=1) / len(paired) ** 0.5)
             comparisons.append(
-                {"net": net, "arm": arm.name, "over": over, "difference": mean, "standard_error": error, "n": len(paired),
-                 "beyond_spread": abs(mean) > 2 * error}
+                {"net": net, "arm": arm.name, "over": over, "difference": mean, "standard_error": error,
+                 "n": len(paired), "beyond_spread": abs(mean) > 2 * error}
             )  # fmt: skip
     claims = [config.to_json(claim) for claim in experiment.claims]
-    data = {"name": "mnist", "n_train": 60_000, "n_test": 10_000, "image": [28, 28], "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"}
+    data = {
+        "name": "mnist",
+        "n_train": 60_000,
+        "n_test": 10_000,
+        "image": [28, 28],
+        "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+    }
     return {
-        "recipe": experiment.recipe, "paper": experiment.paper, "claim": claims[0] if claims else None, "claims": claims,
-        "arms": arms, "comparisons": comparisons, "data": data, "epochs": experiment.optim.epochs, "device": "cuda",
-        "precision": "bfloat16", "path": "graphs", "seconds": 271.4, "commit": "abc1234", "versions": {"torch": "2.13.0"},
+        "recipe": experiment.recipe, "paper": experiment.paper, "claim": claims[0] if claims else None,
+        "claims": claims, "arms": arms, "comparisons": comparisons, "data": data,
+        "epochs": experiment.optim.epochs, "device": "cuda", "precision": "bfloat16", "path": "graphs", "seconds": 271.4, "commit": "abc1234",
+        "versions": {"torch": "2.13.0"},
     }  # fmt: skip
 
 
-def _sampled(rng: np.random.Generator, experiment: Experiment, errors: dict[tuple[str, str, int], int]) -> dict[str, Any]:
+def _sampled(
+    rng: np.random.Generator, experiment: Experiment, errors: dict[tuple[str, str, int], int]
+) -> dict[str, Any]:
     counts = [1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50]
     rows = []
     for (net, arm, seed), right in errors.items():

@@ -36,7 +36,9 @@ class Tab:
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
-        os.write(self.send, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
+        os.write(
+            self.send, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0"
+        )
         while (answer := self._next()).get("id") != self.number:
             self.events.append(answer)
         assert "error" not in answer, answer
@@ -46,7 +48,9 @@ class Tab:
         """Load the page in a window of this width; events of pages before are forgotten."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         self.events.clear()
         self.call("Page.navigate", url=page.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
@@ -103,7 +107,11 @@ def page(fabricate, experiment, tmp_path_factory) -> Path:
     """All there is on one page: a full run, one of two nets with a net stopped, and an unfinished one."""
     folder = tmp_path_factory.mktemp("runs")
     two = replace(experiment, recipe="two nets", net=replace(experiment.net, hidden=((800, 800), (1200, 1200))))
-    runs = [fabricate(folder / "one"), fabricate(folder / "two", two, stopped=True), fabricate(folder / "half", until=80)]
+    runs = [
+        fabricate(folder / "one"),
+        fabricate(folder / "two", two, stopped=True),
+        fabricate(folder / "half", until=80),
+    ]
     report.write(runs, folder / "page.html")
     return folder / "page.html"
 

@@ -14,7 +14,7 @@ from meannet.train import Tally
 
 MOST_OUTPUTS = 256
 MOST_IN_A_GRAPH = 200
-STEP_UNITS, STEP_BLOCK, STEP_WARPS, STEP_STAGES = 32, 64, 4, 1  # rows, columns, warps, stages of gradient_step
+STEP_UNITS, STEP_BLOCK, STEP_WARPS, STEP_STAGES = 32, 64, 4, 2  # rows, columns, warps, stages of gradient_step
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
 

@@ -20,7 +20,12 @@ def draw_masks(bits, thresholds, seeds, first_update, offset, layer, cases, bloc
     update = (tl.load(first_update) + offset).to(tl.int32)
     w0, w1, w2, w3 = tl.philox(tl.load(seeds + net), block, case, zero + layer, zero + update)
     rows = thresholds + (net * blocks + block) * 8
-    byte = _keep(rows, w0, 0, inside) | _keep(rows, w1, 2, inside) | _keep(rows, w2, 4, inside) | _keep(rows, w3, 6, inside)
+    byte = (
+        _keep(rows, w0, 0, inside)
+        | _keep(rows, w1, 2, inside)
+        | _keep(rows, w2, 4, inside)
+        | _keep(rows, w3, 6, inside)
+    )
     tl.store(bits + net.to(tl.int64) * cases * blocks + at, byte.to(tl.uint8), mask=inside)
 
 
@@ -41,7 +46,18 @@ def _kept(bits, row, unit, blocks, inside):
 
 @triton.jit
 def gather(
-    inputs, order, first_case, offset, bits, out, all_cases, cases, units: tl.constexpr, blocks, MASKED: tl.constexpr, BLOCK: tl.constexpr
+    inputs,
+    order,
+    first_case,
+    offset,
+    bits,
+    out,
+    all_cases,
+    cases,
+    units: tl.constexpr,
+    blocks,
+    MASKED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero."""
     case, net = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -58,7 +74,16 @@ def gather(
 
 @triton.jit
 def activate(
-    total, bias, bits, active, cases, units: tl.constexpr, blocks, LOGISTIC: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr
+    total,
+    bias,
+    bits,
+    active,
+    cases,
+    units: tl.constexpr,
+    blocks,
+    LOGISTIC: tl.constexpr,
+    MASKED: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """total[net, case] := the layer's masked activities, in place; `active` is set for a net with any above zero."""
     case, net = tl.program_id(0), tl.program_id(1).to(tl.int64)

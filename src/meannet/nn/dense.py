@@ -129,7 +129,9 @@ def deltas(fleet: Fleet, passed: Sequence[Tensor], targets: Tensor) -> list[Tens
 
 
 @torch.no_grad()
-def update_(fleet: Fleet, passed: Sequence[Tensor], found: Sequence[Tensor], step: Tensor, momentum: float, limit: Tensor):
+def update_(
+    fleet: Fleet, passed: Sequence[Tensor], found: Sequence[Tensor], step: Tensor, momentum: float, limit: Tensor
+):
     """One step of momentum for every parameter, then the norm bound on hidden units (A.1).
 
     `step` and `limit` are (nets, 1, 1). The gradient product adds straight into the velocity.

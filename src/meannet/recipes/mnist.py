@@ -50,7 +50,7 @@ def a1() -> Experiment:
         net=Net(hidden=((800, 800), (1200, 1200), (2000, 2000), (1200, 1200, 1200))),
         dropout=Dropout(hidden=0.5, visible=0.2),
         optim=Optim(epochs=3000),
-        arms=(replace(BACKPROP, lr=1.0, limit=15.0), DROPOUT, DROPOUT_INPUT),
+        arms=(replace(BACKPROP, lr=3.0, limit=15.0), DROPOUT, DROPOUT_INPUT),
         seeds=(0, 1, 2, 3, 4),
         claims=CLAIMS,
         record_every=10,
@@ -155,7 +155,11 @@ def choose_quick() -> Experiment:
         for rate in (1.0, 2.0, 3.0)
     )
     return replace(
-        grid, recipe="mnist.choose_quick", arms=grid.arms + dropout, seeds=(0,), time="about 15 minutes on two CPU cores"
+        grid,
+        recipe="mnist.choose_quick",
+        arms=grid.arms + dropout,
+        seeds=(0,),
+        time="about 15 minutes on two CPU cores",
     )
 
 

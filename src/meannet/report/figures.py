@@ -5,6 +5,7 @@ Each comes wide, for a page, or narrow, for a phone or a panel among others.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,14 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from meannet.report.findings import final_means
+from meannet.report.findings import figure_of, final_means
 from meannet.report.runs import Array, Run
 from meannet.report.svg import INK, SOFT, arm_colour, drawing, finish, style
 from meannet.report.tables import ERRORS
 from meannet.report.written import short
 
 WIDE, NARROW = (900, 400), (400, 300)  # CSS pixels
-LABELS = 6  # with more arms than that, only the best of each colour is named
+LINES = 6  # with more arms than that, only means are drawn, and the best of each colour is named
 POINTS = 250  # the most that a line is drawn with; the last is always the last epoch
 
 
@@ -44,11 +45,12 @@ def mean_network(run: Run, net: str, *, wide: bool = True) -> str:
     paper = paper_line(run)
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
-        endings = _curves(axes, run, net, "test_error", scale)
+        limits = error_limits(run)
+        endings = _curves(axes, run, net, "test_error", scale, limits[1], lambda value: figure_of(value / scale, run))
         if paper is not None:
             axes.axhline(paper, color=INK, linewidth=1.2, dashes=(1, 2.5), zorder=1.5)
             endings.append(Ending("paper", short(paper), paper, INK))
-        _frame(axes, unit, "epoch", error_limits(run), endings, whole=bool(run.n_test))
+        _frame(axes, unit, "epoch", limits, endings, whole=bool(run.n_test))
         return finish(made, f"{net}: {unit} of the mean network against epochs. At the end: {_spoken(endings)}.")
 
 
@@ -56,9 +58,10 @@ def training(run: Run, net: str, *, wide: bool = True) -> str:
     """Training errors of the thinned nets, with their units omitted, against epochs."""
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
-        endings = _curves(axes, run, net, "train_error", 100.0, lambda value: f"{value:.1f} %")
-        _frame(axes, "% training errors", "epoch", (0.0, training_limit(run)), endings)
-        return finish(made, f"{net}: training error of the thinned nets against epochs. At the end: {_spoken(endings)}.")
+        top = training_limit(run)
+        endings = _curves(axes, run, net, "train_error", 100.0, top, lambda value: f"{value:.1f} %")
+        _frame(axes, "% training errors", "epoch", (0.0, top), endings)
+        return finish(made, f"{net}: training error of thinned nets against epochs. At the end: {_spoken(endings)}.")
 
 
 def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -> str:
@@ -83,16 +86,20 @@ def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -
             Ending("geometric", short(geometric[-1]), geometric[-1], colour),
         ]
         every = [target, *arithmetic, *geometric]
-        limits = 0.6 * min(every), 1.1 * max(every)
+        limits = 0.5 * min(every), 1.1 * max(every)
         unit = f"{run.cases} errors of {rows[0]['n_test']:,}"
         _frame(axes, unit, "sampled nets averaged", limits, endings, whole=True, locate=False)
         return finish(made, f"{net}, {arm}: {unit} against the number of sampled nets. {_spoken(endings)}.")
 
 
+def crowded(run: Run) -> bool:
+    return len(run.arms) > LINES
+
+
 def paper_line(run: Run) -> float | None:
     """The paper's figure without dropout, where it is a count of test errors."""
     for claim in run.experiment.claims:
-        if claim.arm == "backprop" and claim.unit == ERRORS and run.n_test:
+        if claim.arm == "backprop" and claim.unit == ERRORS and run.n_test and run.cases == "test":
             return claim.value
     return None
 
@@ -100,13 +107,18 @@ def paper_line(run: Run) -> float | None:
 def error_limits(run: Run) -> tuple[float, float]:
     """Where the axis of errors starts and ends: a logistic net's slow start at 90 % would flatten all that matters."""
     scale, _ = _counted(run)
-    finals = [scale * value for arms in final_means(run, "test_error").values() for value in arms.values()]
-    return 0.6 * min(finals, default=0.0), 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
+    finals = [scale * value for value in _learned(run, "test_error")]
+    return 0.5 * min(finals, default=0.0), 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
 
 
 def training_limit(run: Run) -> float:
-    finals = [100 * value for arms in final_means(run, "train_error").values() for value in arms.values()]
-    return 1.6 * max([*finals, 0.5])
+    return min(100.0, 160 * max([*_learned(run, "train_error"), 0.003]))
+
+
+def _learned(run: Run, figure: str) -> list[float]:
+    """Where the arms end, without those that learned nothing, unless none did."""
+    finals = [value for arms in final_means(run, figure).values() for value in arms.values()]
+    return [value for value in finals if value < 0.8] or finals
 
 
 def _counted(run: Run) -> tuple[float, str]:
@@ -115,22 +127,25 @@ def _counted(run: Run) -> tuple[float, str]:
 
 
 def _curves(
-    axes: Axes, run: Run, net: str, figure: str, scale: float, written: Callable[[float], str] = short
+    axes: Axes, run: Run, net: str, figure: str, scale: float, top: float, written: Callable[[float], str]
 ) -> list[Ending]:
+    """Draw each arm's seeds and their mean, a cross where a net was stopped; returns what to write at the ends."""
     endings = []
     for arm in run.arms:
         colour = arm_colour(run.arms, arm)
         stopped = run.stopped(net, arm)
         for seed, curve in run.curves(net, arm, figure).items():
             epochs, values = _fewer(*curve)
-            axes.plot(epochs, scale * values, color=colour, linewidth=0.8, alpha=0.35)
+            if not crowded(run):
+                axes.plot(epochs, scale * values, color=colour, linewidth=0.8, alpha=0.35)
             if seed in stopped:
-                axes.plot(epochs[-1:], scale * values[-1:], "x", color=colour, markersize=7, markeredgewidth=1.8)
+                last = np.fmin(scale * values[-1:], top)  # on the edge, if the net was stopped beyond it
+                axes.plot(epochs[-1:], last, "x", color=colour, markersize=8, markeredgewidth=2.2, clip_on=False)
         epochs, values = _fewer(*run.mean_curve(net, arm, figure))
         if len(epochs):
-            axes.plot(epochs, scale * values, color=colour, linewidth=2.4)
+            axes.plot(epochs, scale * values, color=colour, linewidth=1.2 if crowded(run) else 2.4)
             endings.append(Ending(arm, written(scale * values[-1]), scale * values[-1], colour))
-    if len(endings) > LABELS:
+    if crowded(run):
         best = {ending.colour: ending for ending in sorted(endings, key=lambda ending: -ending.at)}
         endings = list(best.values())
     return endings
@@ -152,8 +167,8 @@ def _frame(
     whole: bool = False,
     locate: bool = True,
 ) -> None:
-    """Limits, few ticks, the unit on top, and the names at the ends of the lines, moved apart where they would touch."""
-    width, height = axes.figure.get_size_inches() * 72
+    """Limits, few ticks, the unit on top, and the names at the ends of the lines, moved apart where they touch."""
+    width, height = axes.bbox.width, axes.bbox.height
     left, bottom, over = 48, 44, 30
     texts = [_fitting(ending, 0.42 * width) for ending in endings]
     right = 14 + max((_width(text) for text in texts), default=0)
@@ -166,10 +181,11 @@ def _frame(
     axes.xaxis.set_major_formatter(plain)
     axes.margins(x=0.01)
     if locate:
-        axes.xaxis.set_major_locator(MaxNLocator(5 if width > 500 else 3, integer=True, steps=steps))
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5 if width > 500 else 4, integer=True, steps=steps))
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(across, loc="right")
-    axes.annotate(unit, (0, 1), (-left + 4, 14), "axes fraction", "offset pixels", color=SOFT)
+    axes.annotate(unit, (0, 1), (-left, 14), "axes fraction", "offset pixels", color=SOFT)
     pixels = height - bottom - over
     wanted = [(ending.at - limits[0]) / (limits[1] - limits[0]) * pixels for ending in endings]
     for ending, text, place in zip(endings, texts, _apart(wanted, 17.0, pixels), strict=True):
@@ -182,7 +198,9 @@ def _fitting(ending: Ending, limit: float) -> str:
     """The ending's text, its name shortened until it is no wider than `limit`."""
     if _width(ending.text) <= limit:
         return ending.text
-    kept = next(k for k in range(len(ending.name), -1, -1) if k == 0 or _width(f"{ending.name[:k]}… {ending.value}") <= limit)
+    kept = len(ending.name)
+    while kept and _width(f"{ending.name[:kept]}… {ending.value}") > limit:
+        kept -= 1
     return f"{ending.name[:kept]}… {ending.value}"
 
 
@@ -195,7 +213,7 @@ def _apart(wanted: list[float], gap: float, top: float) -> list[float]:
     """The places nearest to those wanted, by sweeping up and then down, that keep `gap` between neighbours."""
     order = sorted(range(len(wanted)), key=lambda k: wanted[k])
     placed = list(wanted)
-    for below, above in zip(order, order[1:], strict=False):
+    for below, above in pairwise(order):
         placed[above] = max(placed[above], placed[below] + gap)
     ceiling = top
     for k in reversed(order):

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from meannet.report.written import decimal, plain, several, short, signed, spread
 from meannet.report.runs import Run
 from meannet.report.tables import Comparison, Row, claim_rows, claims_of, comparisons, unit_of
+from meannet.report.written import decimal, plain, several, short, signed, spread
 
 CHOICE = 4  # more arms than that are a choice among settings, of which only the best are named
 
@@ -19,7 +19,9 @@ def verdict(result: Mapping[str, Any]) -> str:
         return _verdict_of_choice(rows)
     found = headline(result)
     if not found:
-        return "; ".join(f"{_makes(row)} over {several(row.n, 'seed')}" for row in rows) + ": nothing to judge a spread by."
+        each = "; ".join(f"{_makes(row)} over {several(row.n, 'seed')}" for row in rows)
+        one_arm = len({row.arm for row in rows}) == 1
+        return f"{each}: {'no other arm to compare with' if one_arm else 'too few seeds to judge a spread by'}."
     if len(found) > 1:
         return _verdict_over_nets(found, unit_of(result), rows[0].n_test)
     pair = found[0]
@@ -66,12 +68,12 @@ def errors_by_epoch(run: Run) -> str:
         return f"{best} {so_far} on {_of_nets(winners.count(best), len(winners))}"
     arms = next(iter(finals.values()))
     at = f"at {_errors(arms[best], run)}"
-    others = {arm: _figure(value, run) for arm, value in arms.items() if arm != best}
+    others = {arm: figure_of(value, run) for arm, value in arms.items() if arm != best}
     if not others:
         return f"{best} {'is' if run.result is None else 'ends'} {at}"
     if len(others) >= CHOICE:
         low, *_, high = sorted(value for arm, value in arms.items() if arm != best)
-        return f"{best} {so_far}, {at}; the others {_figure(low, run)} to {_figure(high, run)}"
+        return f"{best} {so_far}, {at}; the others {figure_of(low, run)} to {figure_of(high, run)}"
     return f"{best} {so_far}, {at}; " + ", ".join(f"{arm} at {value}" for arm, value in others.items())
 
 
@@ -81,13 +83,8 @@ def training_by_epoch(run: Run) -> str:
     ends = {arm: 100 * float(np.mean([of[arm] for of in finals if arm in of])) for of in finals for arm in of}
     if not ends or len(ends) > CHOICE:
         return "Training error while units are omitted"
-    omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
-    omit, keep = ([arm for arm in ends if (arm in omitting) == omits] for omits in (True, False))
-    written = {arm: f"{end:.1f} % for {arm}" for arm, end in ends.items()}
-    if omit and keep and min(ends[arm] for arm in omit) > max(ends[arm] for arm in keep):
-        hard, easy = (" and ".join(written[arm] for arm in arms) for arms in (omit, keep))
-        return f"Omitting units makes training harder: {hard}, against {easy}"
-    return "Training errors at the end: " + ", ".join(written.values())
+    higher, listed = _omitting_or_not(run, ends, "{:.1f} %")
+    return f"Omitting units makes training harder: {listed}" if higher else f"Training errors at the end: {listed}"
 
 
 def sampled(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -96,8 +93,9 @@ def sampled(rows: Sequence[Mapping[str, Any]]) -> str:
     counts = rows[0]["counts"]
     reached = next((count for count, mean in zip(counts, means, strict=True) if mean <= target), None)
     if reached is None:
-        return f"{several(counts[-1], 'sampled net')} do not yet reach the mean network"
-    return f"{several(reached, 'sampled net')} {'are' if reached > 1 else 'is'} enough to match the mean network"
+        most = several(counts[-1], "sampled net")
+        return f"{most} make {decimal(means[-1])} errors, the mean network {decimal(target)}"
+    return f"It takes {several(reached, 'sampled net')} to match the mean network"
 
 
 def all_sampled(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
@@ -108,8 +106,9 @@ def all_sampled(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
         target, mean = ends[0]
         return f"The mean network makes {short(target)} errors in one pass, {most} averaged {short(mean)}"
     wins = sum(target <= mean for target, mean in ends)
-    where = {0: "nowhere", len(ends): "throughout"}.get(wins, f"in {wins} of {len(ends)} cases")
-    return f"One pass of the mean network is as good as {most} averaged, or better: {where}"
+    does = "falls short of" if wins == 0 else "matches or beats"
+    where = "" if wins in (0, len(ends)) else f" in {wins} of {len(ends)} cases"
+    return f"The mean network, in one pass, {does} {most} averaged{where}"
 
 
 def _sampled_means(rows: Sequence[Mapping[str, Any]]) -> tuple[float, list[float]]:
@@ -118,12 +117,10 @@ def _sampled_means(rows: Sequence[Mapping[str, Any]]) -> tuple[float, list[float
     return float(np.mean([row["mean_network"] for row in rows])), means.tolist()
 
 
-def features(smoothness: Mapping[str, float]) -> str:
-    """Whose features are smoothest, by how alike neighbouring weights are."""
-    written = [f"{value:.2f} for {arm}" for arm, value in smoothness.items()]
-    best = max(smoothness, key=lambda arm: smoothness[arm])
-    start = f"{best}’s features are the smoothest: neighbouring" if len(written) > 1 else "Neighbouring"
-    return f"{start} weights correlate {', '.join(written)}"
+def features(run: Run, smoothness: Mapping[str, float]) -> str:
+    """Whose features are smoother, by how alike neighbouring weights are."""
+    higher, listed = _omitting_or_not(run, smoothness, "{:.2f}")
+    return f"{'Omitting units gives smoother features: n' if higher else 'N'}eighbouring weights correlate {listed}"
 
 
 def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
@@ -137,6 +134,16 @@ def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def _omitting_or_not(run: Run, values: Mapping[str, float], form: str) -> tuple[bool, str]:
+    """Whether the arms that omit units all have the higher values, and the values in words, those arms then first."""
+    omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
+    omit, keep = ([arm for arm in values if (arm in omitting) == omits] for omits in (True, False))
+    written = {arm: f"{form.format(value)} for {arm}" for arm, value in values.items()}
+    if omit and keep and min(values[arm] for arm in omit) > max(values[arm] for arm in keep):
+        return True, ", against ".join(" and ".join(written[arm] for arm in arms) for arms in (omit, keep))
+    return False, ", ".join(written.values())
+
+
 def _verdict_over_nets(found: Sequence[Comparison], unit: str, n_test: int) -> str:
     arm, over = found[0].arm, found[0].over
     better = [pair for pair in found if pair.beyond_spread and pair.difference < 0]
@@ -145,10 +152,10 @@ def _verdict_over_nets(found: Sequence[Comparison], unit: str, n_test: int) -> s
         return f"{arm} beats {over} beyond the spread on none of {len(found)} nets, over {seeds} each."
     gains = sorted(-pair.difference for pair in better)
     by = decimal(gains[0]) if len(gains) == 1 else f"{decimal(gains[0])} to {decimal(gains[-1])}"
-    rest = [f"{pair.net} ({pair.judgement})" for pair in found if pair not in better]
+    rest = ", ".join(f"{pair.net} ({pair.judgement})" for pair in found if pair not in better)
     return (
         f"{arm} beats {over} beyond the spread on {_of_nets(len(better), len(found))}, by {by} "
-        f"{unit.removeprefix('test ')} of {n_test:,}, over {seeds} each" + (f"; not on {', '.join(rest)}." if rest else ".")
+        f"{unit.removeprefix('test ')} of {n_test:,}, over {seeds} each" + (f"; not on {rest}." if rest else ".")
     )
 
 
@@ -174,9 +181,10 @@ def _makes(row: Row) -> str:
     return f"{row.arm} makes {spread(row.mean, row.sd)} {row.unit.removeprefix('test ')} of {row.n_test:,}"
 
 
-def _figure(fraction: float, run: Run) -> str:
+def figure_of(fraction: float, run: Run) -> str:
+    """A count of errors once the number of cases is known, per cent before."""
     return short(fraction * run.n_test) if run.n_test else f"{100 * fraction:.2f} %"
 
 
 def _errors(fraction: float, run: Run) -> str:
-    return f"{_figure(fraction, run)} {run.cases} errors of {run.n_test:,}" if run.n_test else _figure(fraction, run)
+    return figure_of(fraction, run) + (f" {run.cases} errors of {run.n_test:,}" if run.n_test else "")

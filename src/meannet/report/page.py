@@ -25,13 +25,15 @@ class Picture:
 
 def render(runs: list[Run]) -> str:
     """The page of these runs as HTML."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters |= {
-        name: getattr(written, name) for name in ("decimal", "plain", "signed", "percent", "duration", "several")
+        name: getattr(written, name) for name in ("count", "decimal", "plain", "signed", "percent", "duration")
     }
-    environment.globals |= {"spread": written.spread, "arm_number": _arm_number}
-    template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    return template.render(sections=[_section(run, k) for k, run in enumerate(runs, start=1)])
+    template = environment.from_string(files("meannet.report").joinpath("page.html").read_text(encoding="utf-8"))
+    sections = [_section(run, k) for k, run in enumerate(runs, start=1)]
+    return template.render(sections=sections, spread=written.spread, arm_number=_arm_number)
 
 
 def _section(run: Run, number: int) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "id": f"run-{number}",
         "run": run,
         "experiment": run.experiment,
+        "facts": _facts(run),
         "rows": rows,
         "rows_by_net": _by_net(rows),
         "unit": tables.unit_of(run.result).replace("test errors", f"{run.cases} errors") if run.result else "",
@@ -50,9 +53,10 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "any_stopped": any(row.stopped for row in rows),
         "stops": _stops(run),
         "comparisons_by_net": _by_net(tables.comparisons(run.result)) if run.result else [],
-        "verdict": findings.verdict(run.result) if run.result else "",
+        "verdict": findings.verdict(run.result).replace(" ± ", "\u00a0±\u00a0") if run.result else "",
         "beside_paper": findings.beside_paper(run.result) if run.result else "",
         "standing": [] if run.result else tables.standing(run),
+        "crowded": figures.crowded(run),
         "paper_line": figures.paper_line(run),
         "errors": _pictures(run, f"e{number}", figures.mean_network) if run.metrics else [],
         "errors_finding": findings.errors_by_epoch(run),
@@ -62,7 +66,9 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "training_limit": _cut(run, "train_error", figures.training_limit(run), 100),
         "features_seed": shown[0] if shown else None,
         "features": shown[1] if shown else [],
-        "features_finding": findings.features({p.arm: p.smoothness for p in shown[1]}) if shown else "",
+        "features_finding": findings.features(run, {panel.arm: panel.smoothness for panel in shown[1]})
+        if shown
+        else "",
         "sampled": [(findings.sampled(rows), picture) for rows, picture in sampled],
         "sampled_finding": findings.all_sampled([rows for rows, _ in sampled]) if sampled else "",
         "arms": [(arm.name, *_numbers(run.experiment, arm)) for arm in run.experiment.arms],
@@ -110,10 +116,31 @@ def _cut(run: Run, figure: str, limit: float, scale: float) -> float | None:
     return limit if beyond else None
 
 
-def _stops(run: Run) -> list[dict[str, Any]]:
-    arms = run.result["arms"] if run.result else []
-    known = {"layer": None, "lr": None, "why": ""}
-    return [known | {"net": arm["net"], "arm": arm["name"], **stop} for arm in arms for stop in arm.get("stopped", ())]
+def _facts(run: Run) -> str:
+    """The size of the run in a line."""
+    experiment = run.experiment
+    seeds = written.several(len(experiment.seeds), "seed")
+    size = f"{written.several(len(experiment.arms), 'arm')} × {seeds}"
+    nets = f" × {len(run.nets)} nets" if len(run.nets) > 1 else f" of {run.nets[0]}" if run.nets else ""
+    epochs = written.several(experiment.optim.epochs, "epoch")
+    found = [size + nets, f"{experiment.net.units} units", epochs]
+    if run.result:
+        found += [f"{run.result['data']['n_train']:,} training cases", written.duration(run.result["seconds"])]
+    machine = run.environment.get("device_name")
+    return ", ".join(found) + (f" on {machine}" if machine else "")
+
+
+def _stops(run: Run) -> list[str]:
+    """A sentence for each net that was stopped."""
+    found = []
+    for arm in run.result["arms"] if run.result else []:
+        for stop in arm.get("stopped", ()):
+            where = f"{arm['net']}, {arm['name']}, seed {stop['seed']}" + (
+                f", layer {stop['layer']}" if stop.get("layer") else ""
+            )
+            rate = f" at learning rate {written.plain(stop['lr'])}" if stop.get("lr") else ""
+            found.append(f"Stopped in epoch {stop['epoch']}{rate}: {where}: {stop['why']}. It counts in no mean.")
+    return found
 
 
 def _arm_number(run: Run, arm: str) -> int:

@@ -58,7 +58,7 @@ class Run:
         return {}
 
     def curves(self, net: str, arm: str, figure: str) -> dict[int, tuple[Array, Array]]:
-        """Epochs and values of one figure of the record, by seed; of epochs recorded twice (a resumed run) the later."""
+        """Epochs and values of one figure of the record, by seed; of an epoch recorded twice the later line holds."""
         seeds: dict[int, dict[int, float]] = {}
         for line in self.metrics:
             if (line["net"], line["arm"]) == (net, arm):
@@ -96,7 +96,9 @@ class Run:
                 weights = state.get_slice("weights.0")
                 found = [weights[k * len(seeds) + chosen] for k in range(len(self.arms))]
         except (SafetensorError, IndexError, OSError) as error:
-            raise ValueError(f"{path} cannot be read ({error}); remove it and the report goes without features") from None
+            raise ValueError(
+                f"{path} cannot be read ({error}); remove it and the report goes without features"
+            ) from None
         return seeds[chosen], {arm: w.astype(np.float64) for arm, w in zip(self.arms, found, strict=True)}
 
     @property
@@ -120,7 +122,7 @@ def read(folder: Path) -> Run:
         raise ValueError(f"{settings}: {error}; run again into a new folder") from None
     arms = ("name", "net", "seeds", "errors", "mean", "sd", "n_test")
     compared = ("net", "arm", "over", "difference", "standard_error", "n", "beyond_spread")
-    result = _document(folder / "result.json", arms=arms, comparisons=compared, data=("name", "n_test", "digest"))
+    result = _document(folder / "result.json", seconds=(), arms=arms, comparisons=compared, data=("name", "n_train", "n_test", "digest"))
     sampled = ("net", "arm", "seed", "n_test", "mean_network", "counts", "arithmetic", "geometric")
     metrics = folder / "metrics.jsonl"
     if result and not metrics.is_file():

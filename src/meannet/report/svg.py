@@ -50,7 +50,7 @@ STYLE = {
 
 
 def arm_colour(arms: Sequence[str], arm: str) -> str:
-    """The paper's three arms and their variants ("dropout, lr 1") have a colour of their own; others take what is left."""
+    """The paper's three arms and their variants ("dropout, lr 1") have colours of their own; others take the rest."""
     kinds = list(dict.fromkeys(name.split(",")[0] for name in arms))
     kind = arm.split(",")[0]
     if kind in NAMED:

@@ -98,7 +98,9 @@ def claim_rows(result: Mapping[str, Any]) -> list[Row]:
 
 
 def claims_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The paper's figures that a result is held against, the headline first."""
+    """The paper's figures that a result is held against, the headline first; none where no test set was touched."""
+    if result["data"].get("held_out"):
+        return []
     claim = result.get("claim")
     return list(result.get("claims") or ([claim] if claim else []))
 

@@ -3,6 +3,11 @@
 MINUS, NONE = "−", "–"
 
 
+def count(value: int) -> str:
+    """Thousands apart."""
+    return f"{value:,}"
+
+
 def decimal(value: float | None) -> str:
     """One decimal, a real minus sign, thousands apart."""
     return NONE if value is None else f"{value:,.1f}".replace("-", MINUS)

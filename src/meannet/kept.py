@@ -13,7 +13,7 @@ def load(recipe: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((folder / recipe).glob("*.json"))]
 
 
-def kept(recipe: str, folder: Path = FOLDER) -> str:
+def summary(recipe: str, folder: Path = FOLDER) -> str:
     """One line about the kept results: each arm's mean over all nets and seeds, with its range over nets."""
     found: dict[str, list[float]] = {}
     for result in load(recipe, folder):

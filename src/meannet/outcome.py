@@ -1,0 +1,166 @@
+"""From trained fleets to what result.json says: errors per arm and seed, comparisons, curves, sampled networks."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from meannet import evaluate
+from meannet.config import Experiment
+from meannet.data import Dataset
+from meannet.nn.dense import Fleet
+from meannet.train import Epoch, Fault
+
+Record = dict[str, Any]
+CURVE_POINTS = 100
+
+
+def net_name(hidden: Sequence[int], dataset: Dataset) -> str:
+    """784-800-800-10, say."""
+    return "-".join(map(str, (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))))
+
+
+def epoch_records(
+    experiment: Experiment, name: str, epoch: Epoch, errors: Sequence[float], gone: set[int], seconds: float
+) -> list[Record]:
+    """The lines of metrics.jsonl for one epoch."""
+    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    return [
+        {
+            "epoch": epoch.epoch,
+            "net": name,
+            "arm": arm,
+            "seed": seed,
+            "train_loss": round(epoch.train_loss[net], 6),
+            "train_error": round(epoch.train_error[net], 6),
+            "test_error": errors[net],
+            "lr": epoch.lr[net],
+            "momentum": epoch.momentum,
+            "seconds": round(seconds, 2),
+        }
+        for net, (arm, seed) in enumerate(pairs)
+        if net not in gone
+    ]
+
+
+def arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -> dict[str, float]:
+    """Mean over seeds, by arm, of nets that were not stopped."""
+    means = {}
+    for index, arm in enumerate(experiment.arms):
+        nets = range(index * len(experiment.seeds), (index + 1) * len(experiment.seeds))
+        values = [errors[net] for net in nets if net not in gone]
+        if values:
+            means[arm.name] = statistics.fmean(values)
+    return means
+
+
+def arm_results(
+    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, faults: Sequence[Fault], records: list[Record]
+) -> list[dict[str, Any]]:
+    """What result.json says of each arm of one architecture; nets that were stopped are named, not averaged."""
+    wrong, log_probability = evaluate.mean_network_figures(
+        fleet, dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
+    )
+    gone = {fault.net: fault for fault in faults}
+    arms = []
+    for index, arm in enumerate(experiment.arms):
+        first = index * len(experiment.seeds)
+        nets = {first + k: seed for k, seed in enumerate(experiment.seeds)}
+        good = [net for net in nets if net not in gone]
+        errors = [wrong[net] for net in good]
+        arms.append(
+            {
+                "name": arm.name,
+                "net": name,
+                "seeds": [nets[net] for net in good],
+                "errors": errors,
+                "mean": statistics.fmean(errors) if errors else None,
+                "sd": statistics.stdev(errors) if len(errors) > 1 else None,
+                "n_test": len(dataset.test.inputs),
+                "curve": curve(
+                    [r for r in records if r["net"] == name and r["arm"] == arm.name], len(dataset.test.inputs)
+                ),
+                "metrics": {"log_probability": [round(log_probability[net], 6) for net in good]},
+                "stopped": [
+                    {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
+                    for net, f in gone.items()
+                    if net in nets
+                ],
+            }
+        )
+    return arms
+
+
+def curve(records: Sequence[Record], n_test: int) -> dict[str, list[float]]:
+    """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs."""
+    by_epoch: dict[int, list[float]] = {}
+    for record in records:
+        by_epoch.setdefault(record["epoch"], []).append(record["test_error"] * n_test)
+    every = -(-len(by_epoch) // CURVE_POINTS)
+    epochs = sorted(by_epoch)[::-1][::every][::-1] if every else []
+    return {
+        "epochs": epochs,
+        "mean": [round(statistics.fmean(by_epoch[epoch]), 1) for epoch in epochs],
+        "least": [round(min(by_epoch[epoch])) for epoch in epochs],
+        "most": [round(max(by_epoch[epoch])) for epoch in epochs],
+    }
+
+
+def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each later arm against the first of the same net, paired over the seeds that both finished.
+
+    Beyond the spread: the mean difference is more than two standard errors from zero.
+    """
+    found = []
+    for arm in arms:
+        base = next(other for other in arms if other["net"] == arm["net"])
+        ours, theirs = (dict(zip(a["seeds"], a["errors"], strict=True)) for a in (arm, base))
+        differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+        if arm is base or len(differences) < 2:
+            continue
+        difference = statistics.fmean(differences)
+        error = statistics.stdev(differences) / math.sqrt(len(differences))
+        found.append(
+            {
+                "net": arm["net"],
+                "arm": arm["name"],
+                "over": base["name"],
+                "difference": difference,
+                "standard_error": error,
+                "n": len(differences),
+                "beyond_spread": abs(difference) > 2 * error,
+            }
+        )
+    return found
+
+
+def sampled_rows(
+    experiment: Experiment, fleet: Fleet, hidden: Sequence[int], dataset: Dataset, samples: int
+) -> list[Record]:
+    """The mean network beside means of 1 to `samples` sampled networks, for every net of the fleet."""
+    inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
+    wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
+    counts = evaluate.sample_counts(samples)
+    arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
+    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    return [
+        {
+            "net": net_name(hidden, dataset),
+            "arm": arm,
+            "seed": seed,
+            "n_test": len(inputs),
+            "mean_network": wrong[net],
+            "counts": counts,
+            "arithmetic": arithmetic[net],
+            "geometric": geometric[net],
+        }
+        for net, (arm, seed) in enumerate(pairs)
+    ]
+
+
+def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
+    """One line that names arm, seed, layer, epoch and learning rate."""
+    arm = experiment.arms[fault.net // len(experiment.seeds)].name
+    seed = experiment.seeds[fault.net % len(experiment.seeds)]
+    layer = f", layer {fault.layer}" if fault.layer else ""
+    return f"stopped: {name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}: {fault.why}"

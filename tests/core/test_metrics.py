@@ -1,0 +1,73 @@
+"""Losses, their gradients and errors, against loops and autograd."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from meannet.core import metrics
+
+
+@pytest.fixture
+def outputs():
+    """(nets, cases, classes)"""
+    return 2 * torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.fixture
+def targets():
+    return torch.randint(0, 4, (3, 6), generator=torch.Generator().manual_seed(1))
+
+
+def test_cross_entropy_is_summed_over_cases_for_each_net(outputs, targets):
+    expected = [
+        sum(math.log(sum(math.exp(z) for z in case)) - case[right] for case, right in zip(net, answers, strict=True))
+        for net, answers in zip(outputs.tolist(), targets.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(metrics.losses(outputs, targets, "softmax"), expected, rtol=1e-12)
+
+
+def test_squared_error_is_halved_and_summed_over_cases_and_outputs(outputs):
+    aims = outputs.flip(1)
+    expected = [0.5 * ((net - aim) ** 2).sum() for net, aim in zip(outputs.numpy(), aims.numpy(), strict=True)]
+    np.testing.assert_allclose(metrics.losses(outputs, aims, "linear"), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", metrics.OUTPUTS)
+def test_loss_gradient_is_autograds(outputs, targets, kind):
+    aims = targets if kind == "softmax" else outputs.flip(1)
+    free = outputs.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(metrics.losses(free, aims, kind).sum(), free)
+    np.testing.assert_allclose(metrics.loss_gradient(outputs, aims, kind), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_cross_entropy_of_far_apart_outputs_is_finite():
+    far = torch.tensor([[[1e4, 0.0], [0.0, 1e4]]])
+    assert metrics.losses(far, torch.tensor([[1, 1]]), "softmax").tolist() == [1e4]
+
+
+def test_errors_count_wrong_answers_per_net(outputs, targets):
+    expected = [
+        sum(int(np.argmax(case)) != right for case, right in zip(net, answers, strict=True))
+        for net, answers in zip(outputs.numpy(), targets.tolist(), strict=True)
+    ]
+    assert metrics.errors(outputs, targets).tolist() == expected
+    shared = targets[0]
+    assert metrics.errors(outputs, shared).tolist() == [metrics.errors(one, shared).item() for one in outputs]
+
+
+def test_the_first_of_equal_outputs_is_the_answer():
+    assert metrics.errors(torch.zeros(1, 3, 4), torch.tensor([0, 1, 3])).tolist() == [2]
+
+
+def test_log_probability_is_the_mean_over_cases_of_the_right_answers(outputs, targets):
+    log_probs = outputs.log_softmax(-1)
+    expected = [np.mean([log_probs[n, c, targets[n, c]].item() for c in range(6)]) for n in range(3)]
+    np.testing.assert_allclose(metrics.log_probability(log_probs, targets), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        metrics.log_probability(log_probs, targets[0]),
+        [log_probs[n, range(6), targets[0]].mean() for n in range(3)],
+        rtol=1e-12,
+    )
+    np.testing.assert_allclose(metrics.log_probability(log_probs[1], targets[1]), expected[1], rtol=1e-12)

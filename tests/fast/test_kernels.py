@@ -1,0 +1,214 @@
+"""The Triton kernels against the plain version: on a GPU where there is one, else through Triton's interpreter."""
+
+import math
+
+import pytest
+import torch
+
+from meannet.config import Optim
+from meannet.core.dropout import kept
+from meannet.nn import dense
+from meannet.train import Plain, train
+
+pytest.importorskip("triton", reason="Triton is not installed: the fast path has nothing to run on")
+
+from meannet.fast.cuda import Captured, _Mask
+
+# The interpreter computes both sides of every `where` in numpy, which warns where a GPU would not.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+INF = math.inf
+BOTH = pytest.mark.parametrize("units", dense.UNITS)
+SEEDS = (3, 5, 2**40 + 7)
+
+
+def make(sizes, units, rates, seeds=SEEDS, sd=0.5, **more):
+    """`rates` has a number for each layer, or one for each of its nets."""
+    per_layer = []
+    for rate in rates:
+        one = torch.tensor(rate, dtype=torch.float64)
+        per_layer.append(one.expand(len(seeds))[:, None] if one.dim() == 0 else one[:, None])
+    return dense.initial_fleet(sizes, seeds, per_layer, units=units, sd=sd, device=DEVICE, **more)
+
+
+def cases(sizes, count):
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(count, sizes[0], generator=generator)
+    return inputs.to(DEVICE), torch.randint(0, sizes[-1], (count,), generator=generator).to(DEVICE)
+
+
+def both_ways(sizes, units, rates, *, count, batch, limit, step, momentum=0.6, epochs=2, precision="float32", **more):
+    """The plain fleet and the fast one after the same epochs, and their tallies."""
+    fleets = [make(sizes, units, rates, **more) for _ in range(2)]
+    inputs, targets = cases(sizes, count)
+    plain = Plain(fleets[0], inputs, targets, batch, limit)
+    fast = Captured(fleets[1], inputs, targets, batch, limit, precision=precision)
+    tallies = [
+        (plain.epoch(epoch, step, momentum, lambda: False), fast.epoch(epoch, step, momentum, lambda: False))
+        for epoch in range(epochs)
+    ]
+    return fleets, tallies
+
+
+def agree(fleets, tallies, rounding=1e-5):
+    for name, tensor in fleets[0].state().items():
+        torch.testing.assert_close(fleets[1].state()[name], tensor, rtol=rounding, atol=rounding, msg=lambda m, n=name: f"{n}: {m}")
+    for plain, fast in tallies:
+        torch.testing.assert_close(fast.loss, plain.loss, rtol=rounding, atol=rounding)
+        assert fast.errors.tolist() == plain.errors.tolist()
+        assert fast.moved.tolist() == plain.moved.tolist()
+        if fleets[0].units == "rectified":
+            assert fast.active.tolist() == plain.active.tolist()
+
+
+SHAPES = {
+    "one hidden layer": ((20, 33, 10), (0.2, 0.5)),
+    "two hidden layers": ((20, 33, 27, 10), (0.2, 0.5, 0.5)),
+    "three hidden layers": ((9, 17, 12, 11, 3), (0.2, 0.5, 0.3, 0.4)),
+    "no hidden layer": ((20, 10), (0.2,)),
+    "layers of one unit": ((1, 1, 1, 2), (0.2, 0.5, 0.3)),
+    "more than a block wide": ((130, 70, 65, 17), (0.2, 0.5, 0.5)),
+    "exactly a block wide": ((128, 64, 32, 16), (0.2, 0.5, 0.5)),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("shape", SHAPES)
+def test_epochs_with_a_rest_are_the_plain_versions_for_nets_of_any_shape(units, shape):
+    sizes, rates = SHAPES[shape]
+    fleets, tallies = both_ways(sizes, units, rates, count=23, batch=10, limit=[1.5, INF, 3.0], step=[0.5, 0.3, 0.2])
+    agree(fleets, tallies)
+
+
+@BOTH
+def test_each_net_has_its_own_rates_bound_and_step(units):
+    rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])
+    fleets, tallies = both_ways(
+        (20, 13, 14, 5), units, rates, count=20, batch=10, limit=[0.5, INF, 2.0], step=[1.0, 0.0, 0.1], sd=1.0
+    )
+    agree(fleets, tallies)
+    squared = fleets[1].weights[0].square().sum(-1).amax(1)
+    assert squared[0] <= 0.5 + 1e-5 and squared[1] > 2 and squared[2] <= 2 + 1e-5
+
+
+@BOTH
+def test_layers_without_dropout_keep_every_unit(units):
+    fleets, tallies = both_ways((12, 11, 9, 4), units, (0.0, 0.0, 0.0), count=12, batch=5, limit=[4.0] * 3, step=[0.3] * 3)
+    agree(fleets, tallies)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("count", "batch"),
+    [(3, 1), (7, 100), (17, 16), (150, 131)],
+    ids=["batches of one", "less than a batch", "a rest of one", "more cases than a block"],
+)
+def test_mini_batches_of_any_size_are_averaged_over(units, count, batch):
+    fleets, tallies = both_ways((10, 9, 8, 3), units, (0.2, 0.5, 0.5), count=count, batch=batch, limit=[2.0] * 3, step=[0.5] * 3)
+    agree(fleets, tallies)
+
+
+def test_per_unit_rates_are_drawn_as_in_the_plain_version():
+    fleets = [make((6, 21, 4), "logistic", (0.2, 0.5)) for _ in range(2)]
+    for fleet in fleets:
+        fleet.rates[1] = torch.linspace(0, 0.95, 21, dtype=torch.float64, device=DEVICE).expand(3, -1)
+    inputs, targets = cases((6, 21, 4), 8)
+    engines = Plain(fleets[0], inputs, targets, 4, [INF] * 3), Captured(fleets[1], inputs, targets, 4, [INF] * 3, "float32")
+    agree(fleets, [tuple(one.epoch(0, [0.5] * 3, 0.5, lambda: False) for one in engines)])
+
+
+@pytest.mark.parametrize("units_in_layer", [1, 7, 8, 9, 33, 300])
+@pytest.mark.parametrize(("update", "layer"), [(0, 0), (599, 1), (2**31 - 1, 3)])
+def test_masks_are_the_plain_ones_bit_by_bit(units_in_layer, update, layer):
+    seeds = torch.tensor([0, 3, 2**32 - 1, 2**32, 2**40 + 7, 2**63 - 1], device=DEVICE)
+    rates = torch.tensor([[0.0], [0.2], [0.5], [0.5], [0.75], [0.99999]], dtype=torch.float64, device=DEVICE)
+    drawn = _Mask(rates, 13, units_in_layer)
+    drawn.draw(seeds, torch.tensor([update - 3 if update > 3 else update], device=DEVICE), 3 if update > 3 else 0, layer)
+    bits = drawn.bits[..., None] >> torch.arange(8, device=DEVICE) & 1
+    found = bits.flatten(2)[..., :units_in_layer].bool()
+    assert found.equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
+
+
+def test_the_bound_leaves_vectors_of_zeros_and_output_units_alone():
+    fleets = [make((5, 4, 3), "rectified", (0.0, 0.0)) for _ in range(2)]
+    for fleet in fleets:
+        fleet.weights[0][:, 1] = 0
+        fleet.weights[1] *= 10
+    inputs, targets = cases((5, 4, 3), 6)
+    for fleet, kind in zip(fleets, (Plain, lambda *a: Captured(*a, precision="float32")), strict=True):
+        kind(fleet, inputs, targets, 3, [0.25] * 3).epoch(0, [0.0] * 3, 0.0, lambda: False)
+    assert not fleets[1].weights[0][:, 1].any() and (fleets[1].weights[1].square().sum(-1) > 1).any()
+    agree(fleets, [])
+
+
+def test_bfloat16_products_stay_near_the_plain_version_and_weights_stay_float32():
+    fleets, tallies = both_ways(
+        (20, 33, 27, 10), "rectified", (0.2, 0.5, 0.5), count=20, batch=10, limit=[3.0] * 3, step=[0.1] * 3,
+        precision="bfloat16", sd=0.2,
+    )  # fmt: skip
+    for name, tensor in fleets[0].state().items():
+        other = fleets[1].state()[name]
+        assert other.dtype == torch.float32 and (other - tensor).norm() <= 0.05 * tensor.norm(), name
+    for plain, fast in tallies:
+        torch.testing.assert_close(fast.loss, plain.loss, rtol=0.02, atol=0)
+
+
+def test_a_dead_layer_and_a_missing_gradient_are_seen():
+    fleets = [make((8, 7, 6, 3), "rectified", (0.2, 0.5, 0.5)) for _ in range(2)]
+    for fleet in fleets:
+        fleet.biases[0][0] = -100
+        fleet.biases[1][1] = -100
+    inputs, targets = cases((8, 7, 6, 3), 12)
+    engines = Plain(fleets[0], inputs, targets, 6, [INF] * 3), Captured(fleets[1], inputs, targets, 6, [INF] * 3, "float32")
+    plain, fast = (one.epoch(0, [0.1] * 3, 0.5, lambda: False) for one in engines)
+    assert fast.active.tolist() == plain.active.tolist() == [[False, False], [True, False], [True, True]]
+    assert fast.moved.tolist() == plain.moved.tolist() == [False, False, True]
+    agree(fleets, [(plain, fast)])
+
+
+@BOTH
+def test_training_finds_a_diverged_net_and_leaves_the_others_as_the_plain_version_has_them(units):
+    optim = Optim(epochs=2, batch=6, lr=0.1, momentum_epochs=2)
+    fleets = [make((8, 7, 6, 3), units, (0.2, 0.5, 0.5)) for _ in range(2)]
+    inputs, targets = cases((8, 7, 6, 3), 15)
+    before = fleets[1].weights[0][1].clone()
+    found = []
+    for fleet, kind in zip(fleets, (Plain, lambda *a: Captured(*a, precision="float32")), strict=True):
+        records = list(train(fleet, kind(fleet, inputs, targets, 6, [INF] * 3), 15, optim, [0.1, 1e38, 0.1]))
+        found.append([(f.net, f.epoch, f.why) for record in records for f in record.faults])
+    assert found[0] == found[1] == [(1, 1, "diverged: its loss or weights are not finite")]
+    assert fleets[1].weights[0][1].equal(before)
+    agree(fleets, [])
+
+
+def test_a_hidden_bias_that_is_not_a_number_is_a_divergence_in_both_versions():
+    optim = Optim(epochs=1, batch=6, lr=0.1)
+    inputs, targets = cases((8, 7, 3), 6)
+    for kind in (Plain, lambda *a: Captured(*a, precision="float32")):
+        fleet = make((8, 7, 3), "rectified", (0.2, 0.5))
+        fleet.biases[0][1, 2] = math.nan
+        (record,) = train(fleet, kind(fleet, inputs, targets, 6, [INF] * 3), 6, optim, [0.1] * 3)
+        assert [fault.net for fault in record.faults] == [1]
+
+
+def test_stopping_in_the_middle_gives_no_tally():
+    fleet = make((8, 7, 3), "rectified", (0.2, 0.5))
+    inputs, targets = cases((8, 7, 3), 15)
+    fast = Captured(fleet, inputs, targets, 6, [INF] * 3, "float32")
+    calls = iter([False, True])
+    assert fast.epoch(0, [0.1] * 3, 0.5, lambda: next(calls)) is None
+
+
+def test_training_goes_on_from_weights_put_in_from_outside():
+    """As after a resume, or a return to the last good state: nothing of the weights is remembered elsewhere."""
+    fleets = [make((8, 7, 3), "rectified", (0.2, 0.5)) for _ in range(2)]
+    inputs, targets = cases((8, 7, 3), 12)
+    fast = Captured(fleets[1], inputs, targets, 6, [INF] * 3, "float32")
+    start = {name: tensor.clone() for name, tensor in fleets[1].state().items()}
+    fast.epoch(0, [0.5] * 3, 0.5, lambda: False)
+    for name, tensor in fleets[1].state().items():
+        tensor.copy_(start[name])
+    tally = fast.epoch(4, [0.5] * 3, 0.5, lambda: False)
+    plain = Plain(fleets[0], inputs, targets, 6, [INF] * 3).epoch(4, [0.5] * 3, 0.5, lambda: False)
+    agree(fleets, [(plain, tally)])
