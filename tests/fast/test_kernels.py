@@ -1,6 +1,7 @@
 """The Triton kernels against the plain version: on a GPU where there is one, else through Triton's interpreter."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -53,7 +54,8 @@ def both_ways(sizes, units, rates, *, count, batch, limit, step, momentum=0.6, e
 
 def agree(fleets, tallies, rounding=1e-5):
     for name, tensor in fleets[0].state().items():
-        torch.testing.assert_close(fleets[1].state()[name], tensor, rtol=rounding, atol=rounding, msg=lambda m, n=name: f"{n}: {m}")
+        fast = fleets[1].state()[name]
+        torch.testing.assert_close(fast, tensor, rtol=rounding, atol=rounding, msg=partial("{}: {}".format, name))
     for plain, fast in tallies:
         torch.testing.assert_close(fast.loss, plain.loss, rtol=rounding, atol=rounding)
         assert fast.errors.tolist() == plain.errors.tolist()
@@ -62,6 +64,7 @@ def agree(fleets, tallies, rounding=1e-5):
             assert fast.active.tolist() == plain.active.tolist()
 
 
+ENGINES = Plain, partial(Captured, precision="float32")
 SHAPES = {
     "one hidden layer": ((20, 33, 10), (0.2, 0.5)),
     "two hidden layers": ((20, 33, 27, 10), (0.2, 0.5, 0.5)),
@@ -77,15 +80,15 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_epochs_with_a_rest_are_the_plain_versions_for_nets_of_any_shape(units, shape):
     sizes, rates = SHAPES[shape]
-    fleets, tallies = both_ways(sizes, units, rates, count=23, batch=10, limit=[1.5, INF, 3.0], step=[0.5, 0.3, 0.2])
-    agree(fleets, tallies)
+    settings = {"limit": [1.5, INF], "step": [0.5, 0.3], "seeds": SEEDS[1:]}
+    agree(*both_ways(sizes, units, rates, count=11, batch=8, **settings))
 
 
 @BOTH
 def test_each_net_has_its_own_rates_bound_and_step(units):
     rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])
     fleets, tallies = both_ways(
-        (20, 13, 14, 5), units, rates, count=20, batch=10, limit=[0.5, INF, 2.0], step=[1.0, 0.0, 0.1], sd=1.0
+        (20, 13, 14, 5), units, rates, count=10, batch=5, limit=[0.5, INF, 2.0], step=[1.0, 0.0, 0.1], sd=1.0
     )
     agree(fleets, tallies)
     squared = fleets[1].weights[0].square().sum(-1).amax(1)
@@ -94,19 +97,19 @@ def test_each_net_has_its_own_rates_bound_and_step(units):
 
 @BOTH
 def test_layers_without_dropout_keep_every_unit(units):
-    fleets, tallies = both_ways((12, 11, 9, 4), units, (0.0, 0.0, 0.0), count=12, batch=5, limit=[4.0] * 3, step=[0.3] * 3)
-    agree(fleets, tallies)
+    settings = {"limit": [4.0] * 3, "step": [0.3] * 3, "epochs": 1}
+    agree(*both_ways((12, 11, 9, 4), units, (0.0, 0.0, 0.0), count=8, batch=5, **settings))
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("count", "batch"),
-    [(3, 1), (7, 100), (17, 16), (150, 131)],
+    [(3, 1), (7, 100), (17, 16), (135, 131)],
     ids=["batches of one", "less than a batch", "a rest of one", "more cases than a block"],
 )
 def test_mini_batches_of_any_size_are_averaged_over(units, count, batch):
-    fleets, tallies = both_ways((10, 9, 8, 3), units, (0.2, 0.5, 0.5), count=count, batch=batch, limit=[2.0] * 3, step=[0.5] * 3)
-    agree(fleets, tallies)
+    settings = {"limit": [2.0, INF], "step": [0.5, 0.3], "seeds": SEEDS[1:], "epochs": 1 if count > 20 else 2}
+    agree(*both_ways((10, 9, 3), units, (0.2, 0.5), count=count, batch=batch, **settings))
 
 
 def test_per_unit_rates_are_drawn_as_in_the_plain_version():
@@ -114,7 +117,7 @@ def test_per_unit_rates_are_drawn_as_in_the_plain_version():
     for fleet in fleets:
         fleet.rates[1] = torch.linspace(0, 0.95, 21, dtype=torch.float64, device=DEVICE).expand(3, -1)
     inputs, targets = cases((6, 21, 4), 8)
-    engines = Plain(fleets[0], inputs, targets, 4, [INF] * 3), Captured(fleets[1], inputs, targets, 4, [INF] * 3, "float32")
+    engines = [kind(one, inputs, targets, 4, [INF] * 3) for kind, one in zip(ENGINES, fleets, strict=True)]
     agree(fleets, [tuple(one.epoch(0, [0.5] * 3, 0.5, lambda: False) for one in engines)])
 
 
@@ -124,7 +127,9 @@ def test_masks_are_the_plain_ones_bit_by_bit(units_in_layer, update, layer):
     seeds = torch.tensor([0, 3, 2**32 - 1, 2**32, 2**40 + 7, 2**63 - 1], device=DEVICE)
     rates = torch.tensor([[0.0], [0.2], [0.5], [0.5], [0.75], [0.99999]], dtype=torch.float64, device=DEVICE)
     drawn = _Mask(rates, 13, units_in_layer)
-    drawn.draw(seeds, torch.tensor([update - 3 if update > 3 else update], device=DEVICE), 3 if update > 3 else 0, layer)
+    drawn.draw(
+        seeds, torch.tensor([update - 3 if update > 3 else update], device=DEVICE), 3 if update > 3 else 0, layer
+    )
     bits = drawn.bits[..., None] >> torch.arange(8, device=DEVICE) & 1
     found = bits.flatten(2)[..., :units_in_layer].bool()
     assert found.equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
@@ -136,17 +141,16 @@ def test_the_bound_leaves_vectors_of_zeros_and_output_units_alone():
         fleet.weights[0][:, 1] = 0
         fleet.weights[1] *= 10
     inputs, targets = cases((5, 4, 3), 6)
-    for fleet, kind in zip(fleets, (Plain, lambda *a: Captured(*a, precision="float32")), strict=True):
+    for fleet, kind in zip(fleets, ENGINES, strict=True):
         kind(fleet, inputs, targets, 3, [0.25] * 3).epoch(0, [0.0] * 3, 0.0, lambda: False)
     assert not fleets[1].weights[0][:, 1].any() and (fleets[1].weights[1].square().sum(-1) > 1).any()
     agree(fleets, [])
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter multiplies bfloat16 numbers as if they were integers")
 def test_bfloat16_products_stay_near_the_plain_version_and_weights_stay_float32():
-    fleets, tallies = both_ways(
-        (20, 33, 27, 10), "rectified", (0.2, 0.5, 0.5), count=20, batch=10, limit=[3.0] * 3, step=[0.1] * 3,
-        precision="bfloat16", sd=0.2,
-    )  # fmt: skip
+    settings = {"limit": [3.0] * 3, "step": [0.1] * 3, "precision": "bfloat16", "sd": 0.2}
+    fleets, tallies = both_ways((20, 33, 27, 10), "rectified", (0.2, 0.5, 0.5), count=20, batch=10, **settings)
     for name, tensor in fleets[0].state().items():
         other = fleets[1].state()[name]
         assert other.dtype == torch.float32 and (other - tensor).norm() <= 0.05 * tensor.norm(), name
@@ -160,24 +164,23 @@ def test_a_dead_layer_and_a_missing_gradient_are_seen():
         fleet.biases[0][0] = -100
         fleet.biases[1][1] = -100
     inputs, targets = cases((8, 7, 6, 3), 12)
-    engines = Plain(fleets[0], inputs, targets, 6, [INF] * 3), Captured(fleets[1], inputs, targets, 6, [INF] * 3, "float32")
+    engines = [kind(one, inputs, targets, 6, [INF] * 3) for kind, one in zip(ENGINES, fleets, strict=True)]
     plain, fast = (one.epoch(0, [0.1] * 3, 0.5, lambda: False) for one in engines)
     assert fast.active.tolist() == plain.active.tolist() == [[False, False], [True, False], [True, True]]
     assert fast.moved.tolist() == plain.moved.tolist() == [False, False, True]
     agree(fleets, [(plain, fast)])
 
 
-@BOTH
-def test_training_finds_a_diverged_net_and_leaves_the_others_as_the_plain_version_has_them(units):
+def test_training_stops_a_diverged_net_and_leaves_the_others_as_the_plain_version_has_them():
     optim = Optim(epochs=2, batch=6, lr=0.1, momentum_epochs=2)
-    fleets = [make((8, 7, 6, 3), units, (0.2, 0.5, 0.5)) for _ in range(2)]
+    fleets = [make((8, 7, 6, 3), "rectified", (0.2, 0.5, 0.5)) for _ in range(2)]
     inputs, targets = cases((8, 7, 6, 3), 15)
     before = fleets[1].weights[0][1].clone()
     found = []
-    for fleet, kind in zip(fleets, (Plain, lambda *a: Captured(*a, precision="float32")), strict=True):
+    for fleet, kind in zip(fleets, ENGINES, strict=True):
         records = list(train(fleet, kind(fleet, inputs, targets, 6, [INF] * 3), 15, optim, [0.1, 1e38, 0.1]))
-        found.append([(f.net, f.epoch, f.why) for record in records for f in record.faults])
-    assert found[0] == found[1] == [(1, 1, "diverged: its loss or weights are not finite")]
+        found.append([(f.net, f.epoch, f.why.split(":")[0]) for record in records for f in record.faults])
+    assert found == [[(1, 1, "diverged")]] * 2
     assert fleets[1].weights[0][1].equal(before)
     agree(fleets, [])
 
@@ -185,7 +188,7 @@ def test_training_finds_a_diverged_net_and_leaves_the_others_as_the_plain_versio
 def test_a_hidden_bias_that_is_not_a_number_is_a_divergence_in_both_versions():
     optim = Optim(epochs=1, batch=6, lr=0.1)
     inputs, targets = cases((8, 7, 3), 6)
-    for kind in (Plain, lambda *a: Captured(*a, precision="float32")):
+    for kind in ENGINES:
         fleet = make((8, 7, 3), "rectified", (0.2, 0.5))
         fleet.biases[0][1, 2] = math.nan
         (record,) = train(fleet, kind(fleet, inputs, targets, 6, [INF] * 3), 6, optim, [0.1] * 3)

@@ -168,8 +168,8 @@ def _result(
     }
     return {
         "recipe": experiment.recipe, "paper": experiment.paper, "claim": claims[0] if claims else None,
-        "claims": claims, "arms": arms, "comparisons": comparisons, "data": data,
-        "epochs": experiment.optim.epochs, "device": "cuda", "precision": "bfloat16", "path": "graphs", "seconds": 271.4, "commit": "abc1234",
+        "claims": claims, "arms": arms, "comparisons": comparisons, "data": data, "epochs": experiment.optim.epochs,
+        "device": "cuda", "precision": "bfloat16", "path": "graphs", "seconds": 271.4, "commit": "abc1234",
         "versions": {"torch": "2.13.0"},
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,15 @@ from safetensors import SafetensorError, safe_open
 from meannet import config
 
 Array = NDArray[np.float64]
+
+# What the report needs of result.json and eval.json: parts, and what each entry of a part must have.
+RESULT = {
+    "seconds": (),
+    "arms": ("name", "net", "seeds", "errors", "mean", "sd", "n_test"),
+    "comparisons": ("net", "arm", "over", "difference", "standard_error", "n", "beyond_spread"),
+    "data": ("name", "n_train", "n_test", "digest"),
+}
+EVALUATION = {"rows": ("net", "arm", "seed", "n_test", "mean_network", "counts", "arithmetic", "geometric")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +130,7 @@ def read(folder: Path) -> Run:
         experiment = config.from_json(document)
     except ValueError as error:
         raise ValueError(f"{settings}: {error}; run again into a new folder") from None
-    arms = ("name", "net", "seeds", "errors", "mean", "sd", "n_test")
-    compared = ("net", "arm", "over", "difference", "standard_error", "n", "beyond_spread")
-    result = _document(folder / "result.json", seconds=(), arms=arms, comparisons=compared, data=("name", "n_train", "n_test", "digest"))
-    sampled = ("net", "arm", "seed", "n_test", "mean_network", "counts", "arithmetic", "geometric")
+    result = _document(folder / "result.json", RESULT)
     metrics = folder / "metrics.jsonl"
     if result and not metrics.is_file():
         raise ValueError(f"{folder} is finished but has no metrics.jsonl, its record of epochs; run it again")
@@ -133,18 +140,20 @@ def read(folder: Path) -> Run:
         environment=_document(folder / "environment.json") or {},
         metrics=_record(metrics) if metrics.is_file() else [],
         result=result,
-        evaluation=_document(folder / "eval.json", rows=sampled),
+        evaluation=_document(folder / "eval.json", EVALUATION),
     )
 
 
-def _document(path: Path, **needs: tuple[str, ...]) -> dict[str, Any] | None:
+def _document(path: Path, needs: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any] | None:
     """The JSON object in this file, None if there is no file; `needs` names what each part of it must have."""
     if not path.is_file():
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        _need(document, tuple(needs), "it")
-        for part, names in needs.items():
+        if not isinstance(document, dict):
+            raise ValueError("not a JSON object")
+        _need(document, list(needs or ()), "it")
+        for part, names in (needs or {}).items():
             for entry in document[part] if isinstance(document[part], list) else [document[part]]:
                 _need(entry, names, part)
     except ValueError as error:
@@ -168,7 +177,7 @@ def _record(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _need(entry: Any, names: tuple[str, ...], what: str) -> None:
+def _need(entry: Any, names: Sequence[str], what: str) -> None:
     missing = [name for name in names if name not in entry] if isinstance(entry, dict) else names
     if missing:
         raise ValueError(f"{what} has no {', '.join(missing)}")
