@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +32,20 @@ def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) ->
         if keep is not None and path.exists():
             path.replace(keep)
         temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:  # which, from a write, names no file
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        temporary.unlink(missing_ok=True)
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write tensors and JSON facts; the state that was there becomes the previous one."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    record = {"facts": json.dumps(facts, sort_keys=True)}
-    record["checksum"] = _checksum(tensors, record["facts"])
+    text = json.dumps(facts, sort_keys=True)
+    # One entry: safetensors writes several in an order that differs from process to process.
+    record = {"record": f"{_checksum(tensors, text)} {text}"}
     write_atomically(path, serialise(tensors, record), keep=previous(path))
 
 
@@ -55,9 +57,24 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             continue
         try:
             return _read(candidate)
-        except (OSError, SafetensorError, CheckpointError) as error:
-            problems.append(f"{candidate.name}: {error}")
-    raise CheckpointError(f"no usable state in {path.parent} ({'; '.join(problems) or 'none was written'})")
+        except CheckpointError as error:
+            problems.append(str(error))
+    why = "; ".join(problems) or "none was written"
+    raise CheckpointError(f"no usable state in {path.parent} ({why}); start a new run with `meannet run`")
+
+
+def recover(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The facts of the newest whole state, which then lies at `path` alone.
+
+    A damaged file there would, at the next save, push out the whole one before it.
+    """
+    try:
+        return _read(path)[1]
+    except CheckpointError as error:
+        facts = load(path)[1]
+        previous(path).replace(path)
+        say(f"{error}; going back to the state before it, of epoch {facts['epoch']}")
+        return facts
 
 
 def exists(path: Path) -> bool:
@@ -69,19 +86,33 @@ def previous(path: Path) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    with safe_open(path, framework="pt") as file:
-        record = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
-    facts = record.get("facts", "")
-    if not facts or _checksum(tensors, facts) != record.get("checksum"):
-        raise CheckpointError("its checksum is wrong; the file was damaged")
-    return tensors, json.loads(facts)
+    try:
+        with safe_open(path, framework="pt") as file:
+            record = (file.metadata() or {}).get("record", "")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.name} is missing") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error}") from None
+    checksum, _, text = record.partition(" ")
+    if _checksum(tensors, text) != checksum:
+        raise CheckpointError(f"{path.name} is damaged: its checksum is wrong")
+    return tensors, json.loads(text)
 
 
-def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
-    digest = hashlib.sha256(facts.encode())
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _sync_folder(path: Path) -> None:
+    """So that a rename outlives a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -10,7 +10,7 @@ from meannet.core.mean import all_masks, geometric_mean, mask_probabilities
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
-CASES = 20  # random nets, each with an input of its own
+CASES = 10  # random nets, each with an input of its own
 VISIBLE, UNITS, OUTPUTS = 5, 14, 4
 HALF = torch.full((UNITS,), 0.5, dtype=torch.float64)
 UNEVEN = torch.linspace(0.05, 0.9, UNITS, dtype=torch.float64)

@@ -1,11 +1,15 @@
 """The command line: list, show, run, eval, report, claims, data."""
 
 import argparse
+import io
 import json
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,16 @@ EXIT_FAILED, EXIT_WRONG, EXIT_STOPPED_NETS = 1, 2, 3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. An error is one line on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
     options = parser().parse_args(arguments)
+    options.command = shlex.join(["meannet", *arguments])
     try:
-        return options.call(options)
+        code = options.call(options)
+        sys.stdout.flush()
+        return code
     except ValueError as error:
         return _fail(error, EXIT_WRONG)
     except BrokenPipeError:
@@ -33,17 +44,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(error: Exception, code: int) -> int:
     text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
-    print(f"meannet: {' '.join(text.split())}", file=sys.stderr)
+    with suppress(OSError):  # nobody may be left to read it
+        print(f"meannet: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 
 class _Parser(argparse.ArgumentParser):
     """argparse, with errors in the one-line form of the other commands."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            hint = f"; {config.nearest(unknown[0], flags)}" if unknown[0].startswith("-") else ""
+            self.error(f"{self.prog} takes no {unknown[0]!r}{hint}")
+        return known, unknown
+
     def error(self, message: str) -> Any:
-        unknown = message.removeprefix("argument COMMAND: invalid choice: ").partition(" ")[0].strip("'")
-        if message.startswith("argument COMMAND: invalid choice"):
-            message = f"no command {unknown!r}; {config.nearest(unknown, COMMANDS)}"
+        wrong = re.match(r"argument (\w+): invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            known = wrong[3].replace("'", "").split(", ")
+            message = f"no {wrong[1].lower()} {wrong[2]!r}; {config.nearest(wrong[2], known)}"
         print(f"meannet: {message} (see `{self.prog} --help`)", file=sys.stderr)
         raise SystemExit(EXIT_WRONG)
 
@@ -94,13 +115,10 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-COMMANDS = ("list", "show", "run", "eval", "report", "claims", "data")
-
-
 def list_recipes(options: argparse.Namespace) -> int:
     from meannet.kept import summary
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in recipes.RECIPES:
         experiment = recipes.get(name)
         best = summary(name)
@@ -117,14 +135,13 @@ def list_recipes(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"recipes": rows}, indent=1))
         return 0
-    from rich.console import Console
-    from rich.table import Table
+    from meannet import screen
 
-    table = Table("recipe", "paper", "the paper's claim", "our kept result", "time", box=None, padding=(0, 2, 0, 0))
+    table = screen.table("recipe", "paper", "the paper's claim", "our kept result", "time")
     for row in rows:
         claim = "; ".join(f"{c['arm']} {c['value']:g}" for c in row["claims"])
         table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
-    Console().print(table)
+    screen.console().print(table)
     return 0
 
 
@@ -133,37 +150,35 @@ def show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(config.to_json(experiment), indent=1))
         return 0
-    from rich.console import Console
-    from rich.table import Table
+    from meannet import screen
 
     sources = {source.path: source for source in experiment.sources}
-    table = Table("setting", "value", "where from", box=None, padding=(0, 2, 0, 0))
+    table = screen.table("setting", "value", "where from")
     for path, value in config.settings(experiment).items():
         source = sources.get(path)
         origin = source.section if source else ""
         if source and source.paper and source.paper != text_of(value):
             origin += f"; the paper has {source.paper}"
         table.add_row(path, text_of(value), origin)
-    console = Console()
-    console.print(f"{experiment.recipe}: {experiment.about}\npaper: {experiment.paper}\n", highlight=False)
+    console = screen.console()
+    console.print(f"{experiment.recipe}: {experiment.about}\npaper: {experiment.paper}\n")
     console.print(table)
     return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.resume:
-        given = [flag for flag in ("recipe", "seeds", "settings", "out", "quick") if getattr(options, flag)]
-        if given:
-            raise ValueError(
-                f"--resume goes on with the settings in the folder; drop {given[0].replace('settings', '--set')}"
-            )
+    if options.resume is not None:
+        given = {"RECIPE": options.recipe, "--seeds": options.seeds, "--set": options.settings or None}
+        given |= {"--out": options.out, "--quick": options.quick or None}
+        for flag in (flag for flag, value in given.items() if value is not None):
+            raise ValueError(f"--resume goes on with the settings in the folder; drop {flag}")
         experiment, out = None, Path(options.resume)
     elif options.recipe:
         experiment = chosen(options)
         out = Path(options.out) if options.out else _free_folder(experiment.recipe)
     else:
         raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
-    if options.save_minutes <= 0 or (options.save_epochs is not None and options.save_epochs < 1):
+    if not options.save_minutes > 0 or (options.save_epochs is not None and options.save_epochs < 1):
         raise ValueError("--save-minutes must be above 0 and --save-epochs 1 or more")
     from meannet.console import run_and_tell
 

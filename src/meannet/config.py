@@ -1,4 +1,4 @@
-"""What an experiment is: frozen dataclasses, changed by path (`net.hidden=1200,1200`), written to and read from JSON."""
+"""What an experiment is: frozen dataclasses, changed by path (`net.hidden=1200,1200`), to and from JSON."""
 
 import dataclasses
 import difflib
@@ -67,13 +67,14 @@ class Optim:
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One side of a comparison: which units it omits, and its own learning rate or bound where it has one."""
+    """One side of a comparison: which units it omits, and numbers of its own in place of the experiment's."""
 
     name: str
     hidden: bool = False
     visible: bool = False
     lr: float | None = None
     limit: float | None = None
+    initial_bias: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +125,9 @@ class Experiment:
     def limit(self, arm: Arm) -> float:
         return self.optim.limit if arm.limit is None else arm.limit
 
+    def initial_bias(self, arm: Arm) -> float:
+        return self.net.initial_bias if arm.initial_bias is None else arm.initial_bias
+
     def rates(self, arm: Arm) -> tuple[float, float]:
         """Rates of (visible, hidden) units in this arm."""
         return (self.dropout.visible if arm.visible else 0.0, self.dropout.hidden if arm.hidden else 0.0)
@@ -134,7 +138,7 @@ class Experiment:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def quick(self) -> "Experiment":
-        """A look at the same experiment: one architecture, two seeds, a hundredth of the epochs, schedule compressed."""
+        """A look at the same: one architecture, two seeds, a hundredth of the epochs, the schedule compressed."""
         epochs = max(2, self.optim.epochs // 100)
         return replace(
             self,
@@ -286,7 +290,7 @@ def _build(kind: Any, value: Any, path: str) -> Any:
     if kind is float and value == "inf":
         return math.inf
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _parse(kind, str(value), path)
     if type(value) is not kind:
         raise ValueError(f"{path} must be {kind.__name__}, not {value!r}")
     return value
@@ -310,13 +314,13 @@ def _check(e: Experiment) -> None:
     for name in ("hidden", "visible"):
         rate = getattr(e.dropout, name)
         need(0 <= rate < 1, f"dropout.{name}", rate, "a probability of omission, at least 0 and below 1")
-    need(optim.epochs >= 1, "optim.epochs", optim.epochs, "1 or more")
-    need(optim.batch >= 1, "optim.batch", optim.batch, "1 or more")
+    for name, least in (("epochs", 1), ("batch", 1), ("momentum_epochs", 0)):
+        count = getattr(optim, name)
+        need(least <= count < 2**31, f"optim.{name}", count, f"from {least} to {2**31 - 1}")
     need(0 < optim.lr < math.inf, "optim.lr", optim.lr, "above 0")
     need(0 < optim.decay <= 1, "optim.decay", optim.decay, "above 0 and at most 1")
     need(0 <= optim.momentum_start < 1, "optim.momentum_start", optim.momentum_start, "at least 0 and below 1")
     need(0 <= optim.momentum_end < 1, "optim.momentum_end", optim.momentum_end, "at least 0 and below 1")
-    need(optim.momentum_epochs >= 0, "optim.momentum_epochs", optim.momentum_epochs, "0 or more")
     need(optim.limit > 0, "optim.limit", optim.limit, "a squared length above 0, or inf for no bound")
     need(bool(e.arms), "arms", "empty", "at least one arm")
     need(len({arm.name for arm in e.arms}) == len(e.arms), "arms", ",".join(a.name for a in e.arms), "named apart")
@@ -327,3 +331,4 @@ def _check(e: Experiment) -> None:
     need(all(0 <= seed < 2**63 for seed in e.seeds), "seeds", e.seeds, "from 0 to 2^63 - 1")
     need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")
     need(e.record_every >= 1, "record_every", e.record_every, "1 or more")
+    need(e.samples >= 0, "samples", e.samples, "0 or more")

@@ -2,7 +2,10 @@
 
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,29 @@ def describe(device: torch.device) -> str:
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+@contextmanager
+def naming_memory(device: torch.device, what: str) -> Iterator[None]:
+    """Where memory runs out, say what was asked for, what there is, and which settings to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        asked = re.search(r"[Tt]ried to allocate ([\d.]+ \w+)", str(error))
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "can't allocate" not in str(error):
+            raise
+        more = f" ({asked[1]} more were asked for)" if asked else ""
+        raise RuntimeError(
+            f"out of memory: {what} do not fit into the {memory(device) / 2**30:.0f} GiB of this {device.type}{more}; "
+            "lower --seeds, net.hidden or optim.batch"
+        ) from None
+
+
+def memory(device: torch.device) -> int:
+    """Bytes that the device has in all."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def environment(device: torch.device, precision: str, path: str, command: str) -> dict[str, Any]:

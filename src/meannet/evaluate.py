@@ -59,6 +59,4 @@ def sample_counts(samples: int) -> list[int]:
     if samples < 1:
         raise ValueError(f"the number of sampled networks must be 1 or more, not {samples}")
     steps = [round(base * 10**power) for power in range(7) for base in (1, 1.5, 2, 3, 5, 7)]
-    return sorted(
-        {step for step in steps if step < samples and step != 2} | {samples} | {s for s in (1, 2) if s <= samples}
-    )
+    return sorted({step for step in steps if step < samples} | {samples})

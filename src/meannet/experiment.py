@@ -1,5 +1,6 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, data, device, evaluate, fast, outcome
-from meannet.config import Experiment, to_json
+from meannet.config import Experiment, settings, to_json
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
-from meannet.runlog import RunFolder
+from meannet.runlog import RunFolder, check_free
 from meannet.train import Epoch, Fault, train
 
 
@@ -48,9 +49,15 @@ class Options:
 
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
-    dataset = data.load(experiment.data, say=options.say)
+    check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
-    return _run(experiment, RunFolder.create(Path(folder), experiment), dataset, where, options)
+    dataset = data.load(experiment.data, say=options.say)
+    made = RunFolder.create(Path(folder), experiment)
+    try:
+        return _run(experiment, made, dataset, where, options)
+    except (ValueError, RuntimeError):
+        made.discard_untrained()
+        raise
 
 
 def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
@@ -58,9 +65,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     opened = RunFolder.open(Path(folder))
     if opened.result.exists():
         return opened.read("result.json")
-    experiment = opened.experiment()
-    dataset = data.load(experiment.data, say=options.say)
-    return _run(experiment, opened, dataset, device.choose(options.device), options)
+    experiment, where = opened.experiment(), device.choose(options.device)
+    return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
@@ -74,24 +80,25 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
         [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers],
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
-        bias=experiment.net.initial_bias,
+        bias=[experiment.initial_bias(arm) for arm in each],
         device=where,
     )
 
 
-def load_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: Any) -> Fleet:
-    """The fleet as a run last saved it, after checking that settings and data are still the same."""
+def load_fleet(
+    experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: torch.device
+) -> tuple[Fleet, list[Fault]]:
+    """The fleet as a run last saved it and the nets that were stopped; settings and data must still be the same."""
     fleet = make_fleet(experiment, hidden, dataset, where)
-    _restore(fleet, experiment, folder, hidden, dataset)
-    return fleet
+    facts = _restore(fleet, experiment, folder, hidden, dataset)
+    return fleet, [Fault(**fault) for fault in facts["faults"]]
 
 
 def _run(
     experiment: Experiment, folder: RunFolder, dataset: Dataset, where: torch.device, options: Options
 ) -> dict[str, Any]:
     with folder.locked():
-        trained = _saved_epochs(experiment, folder, dataset)
-        before = folder.forget_after(trained)
+        before = folder.forget_after(_saved_epochs(experiment, folder, dataset, options.say))
         clock = time.perf_counter()
 
         def seconds() -> float:
@@ -99,10 +106,13 @@ def _run(
 
         arms, rows, path = [], [], ""
         for hidden in experiment.net.hidden:
-            fleet, faults, path = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
-            arms += outcome.arm_results(experiment, fleet, net_name(hidden, dataset), dataset, faults, folder.records())
-            if experiment.samples:
-                rows += outcome.sampled_rows(experiment, fleet, hidden, dataset, experiment.samples)
+            name = net_name(hidden, dataset)
+            with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
+                fleet, faults, path = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
+                arms += outcome.arm_results(experiment, fleet, name, dataset, faults, folder.records())
+                if experiment.samples:
+                    options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
+                    rows += outcome.sampled_rows(experiment, fleet, name, dataset, experiment.samples, faults)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         result = {
@@ -146,13 +156,16 @@ def _train_one(
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     facts = _restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
+    name = net_name(hidden, dataset)
+    if facts["epoch"]:
+        options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
     inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
     test_inputs, test_targets = dataset.test.inputs.to(where), dataset.test.targets.to(where)
     engine = fast.engine(
         fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
     )
-    folder.write("environment.json", device.environment(where, _precision(engine.name), engine.name, options.command))
-    name = net_name(hidden, dataset)
+    command = folder.command() or options.command
+    folder.write("environment.json", device.environment(where, _precision(engine.name), engine.name, command))
     saved_epoch, saved_at = facts["epoch"], time.perf_counter()
     epoch_now = facts["epoch"]
 
@@ -164,6 +177,7 @@ def _train_one(
             "epoch": epoch_now,
             "faults": [vars(fault) for fault in faults],
             "settings": experiment.digest(),
+            "chosen": _chosen(experiment),
             "data": dataset.digest,
         }
         checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
@@ -175,7 +189,7 @@ def _train_one(
         len(inputs),
         experiment.optim,
         [experiment.lr(arm) for arm in each],
-        start=facts["epoch"],
+        start=facts["epoch"] if len(faults) < len(each) else experiment.optim.epochs,
         stopped=[fault.net for fault in faults],
         stop=options.stop,
     ):
@@ -198,7 +212,7 @@ def _train_one(
             save()
         options.progress(Progress(name, epoch, experiment.optim.epochs, means, seconds()))
     save()
-    if options.stop() and epoch_now < experiment.optim.epochs and len(faults) < len(each):
+    if options.stop():
         raise Interrupted
     return fleet, faults, engine.name
 
@@ -212,9 +226,12 @@ def _restore(
         return {"epoch": 0, "faults": []}
     tensors, facts = checkpoint.load(path)
     if facts["settings"] != experiment.digest():
+        now, then = _chosen(experiment), facts["chosen"]
+        changed = [p for p in now | then if now.get(p) != then.get(p)]
+        which = f"{changed[0]} was {json.dumps(then.get(changed[0]))}" if changed else "arms were in another order"
         raise checkpoint.CheckpointError(
-            f"the settings in {folder.path}/experiment.json changed since {path.name} was saved; "
-            "put them back, or start a new run with `meannet run`"
+            f"settings changed since {path.name} was saved: {which}; put that back in "
+            f"{folder.path / 'experiment.json'}, or start a new run with `meannet run`"
         )
     if facts["data"] != dataset.digest:
         raise checkpoint.CheckpointError(
@@ -225,13 +242,20 @@ def _restore(
     return facts
 
 
-def _saved_epochs(experiment: Experiment, folder: RunFolder, dataset: Dataset) -> dict[str, int]:
+def _chosen(experiment: Experiment) -> dict[str, Any]:
+    """What the digest is of, by path, to name a setting that was changed."""
+    return {path: to_json(value) for path, value in settings(experiment).items() if path != "record_every"}
+
+
+def _saved_epochs(
+    experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]
+) -> dict[str, int]:
     """The last epoch in each architecture's state, by net name."""
     found = {}
     for hidden in experiment.net.hidden:
         path = folder.state(hidden, len(experiment.net.hidden))
         if checkpoint.exists(path):
-            found[net_name(hidden, dataset)] = checkpoint.load(path)[1]["epoch"]
+            found[net_name(hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
     return found
 
 

@@ -1,16 +1,36 @@
-"""Kept results: the result.json files committed under results/RECIPE/, read for the tables of README and `meannet list`."""
+"""Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
+`python -m meannet.kept README.md docs/paper-map.md` writes into each page what stands between its markers, such as
+`<!-- results -->` and `<!-- /results -->`, and draws the picture that a page with a `figure` marker shows.
+"""
+
+import html
 import json
+import os
+import re
 import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from meannet import recipes
+from meannet.report.written import count, duration, plain, short, spread
+
 FOLDER = Path(__file__).resolve().parents[2] / "results"
+PICTURE, PICTURED = Path("docs") / "fig1.svg", "mnist.a1"
+NONE_YET = "not yet"
+
+Result = dict[str, Any]
 
 
-def load(recipe: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
+def load(recipe: str, folder: Path = FOLDER) -> list[Result]:
     """The kept results of a recipe, by file name; none where the package is installed without its checkout."""
-    return [json.loads(path.read_text()) for path in sorted((folder / recipe).glob("*.json"))]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files(recipe, folder)]
+
+
+def files(recipe: str, folder: Path = FOLDER) -> list[Path]:
+    return sorted((folder / recipe).glob("*.json"))
 
 
 def summary(recipe: str, folder: Path = FOLDER) -> str:
@@ -26,6 +46,187 @@ def summary(recipe: str, folder: Path = FOLDER) -> str:
     return "; ".join(f"{name} {_span(values)}" for name, values in found.items())
 
 
+def results_table(folder: Path, base: Path) -> str:
+    """What was judged on test sets, an arm a row, and what it says; links start from the folder `base`."""
+    from meannet.report.findings import beside_paper, verdict
+    from meannet.report.tables import claim_rows
+
+    rows, notes, sizes = [], [], {}
+    for path, result in _kept(folder, held_out=False):
+        name, epochs = f"[{result['recipe']}]({_link(path, base)})", f"{count(result['epochs'])} epochs"
+        seen = [f"{name}, {epochs}", duration(result["seconds"]), result["device"]]
+        for row in claim_rows(result):
+            stopped = f", {row.stopped} stopped" if row.stopped else ""
+            paper = plain(row.paper) if row.paper is not None else ""
+            rows.append((seen[0], row.net, row.arm, paper, f"{spread(row.mean, row.sd)} ({row.n}{stopped})", *seen[1:]))
+            seen = ["", "", ""]
+        notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
+        sizes[result["data"]["name"]] = f"{count(result['data']['n_test'])} for {result['data']['name']}"
+    if not rows:
+        return "No result is kept yet."
+    heads = ("experiment", "net", "arm", "paper", "ours, mean ± sd (n)", "time", "machine")
+    counted = (
+        f"Counts of test errors, of {', of '.join(sizes.values())}. Time is that of the whole run, all arms and seeds."
+    )
+    return "\n\n".join((_table(heads, rows, right=(3, 4)), counted, "\n".join(notes)))
+
+
+def choices_table(folder: Path, base: Path) -> str:
+    """How settings were chosen: of each kind of arm the two that made fewest errors on held-out training cases."""
+    rows = []
+    for path, result in _kept(folder, held_out=True):
+        name = f"[{result['recipe']}]({_link(path, base)})"
+        kinds: dict[str, list[dict[str, Any]]] = {}
+        for arm in result["arms"]:
+            kinds.setdefault(arm["name"].partition(",")[0], []).append(arm)
+        for kind, arms in kinds.items():
+            ranked = sorted((arm for arm in arms if arm["mean"] is not None), key=lambda arm: arm["mean"])
+            shown = [
+                f"{arm['name'].partition(', ')[2] or kind}: {spread(arm['mean'], arm['sd'])} ({len(arm['seeds'])})"
+                for arm in ranked[:2]
+            ]
+            rows.append((name, arms[0]["net"], kind, str(len(arms)), *shown, *[""] * (2 - len(shown))))
+            name = ""
+    if not rows:
+        return "No choice is kept yet."
+    return _table(("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next"), rows, right=(3,))
+
+
+def picture(results: Sequence[Result]) -> str:
+    """The paper's Fig. 1 from kept results, as SVG on a white card: test errors against epochs, a band over seeds."""
+    from meannet.report.figures import WIDE, Ending, _frame
+    from meannet.report.svg import INK, arm_colour, drawing, finish, style
+
+    title, caption = picture_words(results)
+    last, names = ends(results), [arm["name"] for arm in results[0]["arms"]]
+    published = [claim["value"] for claim in results[0]["claims"] if claim["arm"] == "backprop"]
+    with style():
+        made, axes = drawing(*WIDE)
+        for arm in (arm for result in results for arm in result["arms"] if arm["curve"]["epochs"]):
+            colour, curve = arm_colour(names, arm["name"]), arm["curve"]
+            axes.fill_between(curve["epochs"], curve["least"], curve["most"], color=colour, alpha=0.18, linewidth=0)
+            axes.plot(curve["epochs"], curve["mean"], color=colour, linewidth=2.2)
+        endings = [Ending(name, short(value), value, arm_colour(names, name)) for name, value in last.items()]
+        for value in published:
+            axes.axhline(value, color=INK, linewidth=1.2, dashes=(5, 4))
+            endings.append(Ending("best published", short(value), value, INK))
+        levels = [*last.values(), *published]
+        # A logistic net's slow start at 90 % would flatten all that matters.
+        limits = 0.5 * min(levels), 1.6 * max(levels)
+        _frame(axes, f"test errors of {count(results[0]['data']['n_test'])}", "epoch", limits, endings, whole=True)
+        return _card(finish(made, title), *WIDE, title, caption)
+
+
+def picture_words(results: Sequence[Result]) -> tuple[str, str]:
+    """The picture's title, which is its finding, and what its lines and bands are."""
+    last = ends(results)
+    best = min(last, key=lambda name: last[name])
+    judged = [pair for result in results for pair in result["comparisons"] if pair["arm"] == best]
+    if judged and all(pair["beyond_spread"] and pair["difference"] < 0 for pair in judged):
+        over = judged[0]["over"]
+        title = f"Omitting units takes test errors on MNIST from {short(last[over])} to {short(last[best])}"
+    else:
+        title = "Test errors on MNIST: " + ", ".join(f"{name} {short(value)}" for name, value in last.items())
+    nets = ", ".join(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
+    seeds = max(len(arm["seeds"]) for result in results for arm in result["arms"])
+    return title, f"{nets}: means over {seeds} seeds, bands from the least to the most, last epoch at the right"
+
+
+def fill(text: str, folder: Path, base: Path) -> str:
+    """A page with what stands between its markers made anew; `base` is the folder that the page is in."""
+
+    def figure() -> str:
+        results = load(PICTURED, folder)
+        alt = ". ".join(picture_words(results)) if results else ""
+        return f"![{alt}]({PICTURE.as_posix()})" if results else "No picture yet: it is drawn from the kept results."
+
+    def kept(recipe: str) -> str:
+        links = ", ".join(f"[{path.stem}]({_link(path, base)})" for path in files(recipe, folder))
+        return f"{links}: {summary(recipe, folder)}" if links else NONE_YET
+
+    blocks: dict[str, Callable[[], str]] = {
+        "results": lambda: results_table(folder, base),
+        "choices": lambda: choices_table(folder, base),
+        "figure": figure,
+    }
+    for name, made in blocks.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if marked.search(text):
+            content = made()
+            text = marked.sub(lambda found, content=content: f"{found[1]}{content}\n{found[2]}", text)
+    line = r"(<!-- kept ([\w.]+) -->).*?(<!-- /kept -->)"
+    return re.sub(line, lambda found: f"{found[1]}{kept(found[2])}{found[3]}", text)
+
+
+def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
+    """Bring a page, and the picture it shows, up to date with the kept results; returns what was written."""
+    text = page.read_text(encoding="utf-8")
+    page.write_text(fill(text, folder, page.resolve().parent), encoding="utf-8")
+    results = load(PICTURED, folder)
+    if "<!-- figure -->" not in text or not results:
+        return [page]
+    drawn = page.resolve().parent / PICTURE
+    drawn.write_text(picture(results), encoding="utf-8")
+    return [page, drawn]
+
+
+def _kept(folder: Path, *, held_out: bool) -> Iterator[tuple[Path, Result]]:
+    """Results judged on held-out cases, or on test sets, in the order of the recipes."""
+    for recipe in recipes.RECIPES:
+        for path, result in zip(files(recipe, folder), load(recipe, folder), strict=True):
+            if result["data"]["held_out"] == held_out:
+                yield path, result
+
+
+def ends(results: Sequence[Result]) -> dict[str, float]:
+    """Errors after the last epoch by arm, averaged over seeds and then over nets."""
+    found: dict[str, list[float]] = {}
+    for arm in (arm for result in results for arm in result["arms"] if arm["mean"] is not None):
+        found.setdefault(arm["name"], []).append(arm["mean"])
+    return {name: statistics.fmean(values) for name, values in found.items()}
+
+
+def _card(drawn: str, width: int, height: int, title: str, caption: str) -> str:
+    """A drawing under its title on white, so that it reads on a dark page too; colours plain, not CSS variables."""
+    from meannet.report.svg import FONT, INK, PAPER, RULE, SOFT
+
+    around, head = 16, 62
+    wide, high = width + 2 * around, height + head + around
+    inner = re.sub(r"var\(--[\w-]+, (#\w+)\)", r"\1", drawn.strip())
+    title, caption = html.escape(title), html.escape(caption)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
+        f'role="img" aria-label="{title}. {caption}." style="{FONT}">\n'
+        f'<rect x="0.5" y="0.5" width="{wide - 1}" height="{high - 1}" rx="6" fill="{PAPER}" stroke="{RULE}"/>\n'
+        f'<text x="{around}" y="30" font-size="18" font-weight="bold" fill="{INK}">{title}</text>\n'
+        f'<text x="{around}" y="51" font-size="13" fill="{SOFT}">{caption}</text>\n'
+        f'<svg x="{around}" y="{head}" width="{width}" height="{height}">\n{inner}\n</svg>\n</svg>\n'
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A markdown table; the columns named in `right` are set flush right."""
+    rule = ["--:" if column in right else "---" for column in range(len(heads))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))
+
+
+def _link(path: Path, base: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), base)).as_posix()
+
+
 def _span(values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:.1f}" if len(values) == 1 else f"{low:.1f} to {high:.1f}"
+
+
+def main(pages: Sequence[str]) -> int:
+    if not pages:
+        print("usage: python -m meannet.kept README.md docs/paper-map.md", file=sys.stderr)
+        return 2
+    for page in pages:
+        print("wrote", ", ".join(map(str, rewrite(Path(page)))))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -80,7 +80,7 @@ def arm_results(
                 "curve": curve(
                     [r for r in records if r["net"] == name and r["arm"] == arm.name], len(dataset.test.inputs)
                 ),
-                "metrics": {"log_probability": [round(log_probability[net], 6) for net in good]},
+                "metrics": {"log_probability": [_finite(log_probability[net]) for net in good]},
                 "stopped": [
                     {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
                     for net, f in gone.items()
@@ -91,7 +91,7 @@ def arm_results(
     return arms
 
 
-def curve(records: Sequence[Record], n_test: int) -> dict[str, list[float]]:
+def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
     """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs."""
     by_epoch: dict[int, list[float]] = {}
     for record in records:
@@ -135,17 +135,18 @@ def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sampled_rows(
-    experiment: Experiment, fleet: Fleet, hidden: Sequence[int], dataset: Dataset, samples: int
+    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, samples: int, faults: Sequence[Fault]
 ) -> list[Record]:
-    """The mean network beside means of 1 to `samples` sampled networks, for every net of the fleet."""
+    """The mean network beside means of 1 to `samples` sampled networks, for every net that was not stopped."""
     inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
     wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
     counts = evaluate.sample_counts(samples)
     arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    gone = {fault.net for fault in faults}
     return [
         {
-            "net": net_name(hidden, dataset),
+            "net": name,
             "arm": arm,
             "seed": seed,
             "n_test": len(inputs),
@@ -155,6 +156,7 @@ def sampled_rows(
             "geometric": geometric[net],
         }
         for net, (arm, seed) in enumerate(pairs)
+        if net not in gone
     ]
 
 
@@ -163,4 +165,10 @@ def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
     arm = experiment.arms[fault.net // len(experiment.seeds)].name
     seed = experiment.seeds[fault.net % len(experiment.seeds)]
     layer = f", layer {fault.layer}" if fault.layer else ""
-    return f"stopped: {name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}: {fault.why}"
+    where = f"{name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}"
+    return f"stopped: {where}: {fault.why}"
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity, which an answer that a net holds impossible would give."""
+    return round(value, 6) if math.isfinite(value) else None

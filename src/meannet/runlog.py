@@ -1,6 +1,7 @@
 """The run folder: settings, environment, a record per epoch, states and the result, readable without this package."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +26,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment) -> "RunFolder":
-        """A new folder with the resolved experiment in it; one that already holds anything is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ValueError(
-                f"{path} is already there; go on with `meannet run --resume {path}` or choose another --out"
-            )
+        """A new folder with the resolved experiment in it."""
+        check_free(path)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         folder.write("experiment.json", to_json(experiment))
@@ -38,26 +36,33 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """A folder that an earlier run left."""
+        if not path.is_dir():
+            raise ValueError(f"there is no run folder {path}; `meannet run RECIPE --out {path}` makes one")
         if not (path / "experiment.json").is_file():
             raise ValueError(f"{path} is not a run folder: it has no experiment.json")
         return cls(path)
 
     def experiment(self) -> Experiment:
+        document = self.read("experiment.json")
         try:
-            return from_json(self.read("experiment.json"))
+            return from_json(document)
         except ValueError as error:
             raise ValueError(f"{self.path / 'experiment.json'}: {error}") from None
 
     def read(self, name: str) -> Any:
         path = self.path / name
         try:
-            return json.loads(path.read_text())
+            return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(
                 f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`"
             ) from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is not valid JSON: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: not valid JSON: {error}") from None
+
+    def command(self) -> str:
+        """The command that began the run; empty where none is on record."""
+        return self.read("environment.json")["command"] if (self.path / "environment.json").exists() else ""
 
     def write(self, name: str, document: Any) -> None:
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
@@ -68,17 +73,30 @@ class RunFolder:
         return self.path / ("state.safetensors" if of == 1 else f"state.{'-'.join(map(str, hidden))}.safetensors")
 
     def append(self, records: Iterable[dict[str, Any]]) -> None:
-        with self.metrics.open("a") as file:
-            file.writelines(json.dumps(record) + "\n" for record in records)
+        """Add lines to the record; on the disk when this returns, before the state that builds on them."""
+        try:
+            with self.metrics.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(record) + "\n" for record in records)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.metrics)) from None
 
     def records(self) -> list[dict[str, Any]]:
         """All whole lines; a last one that a crash cut short is left out."""
+        if not self.metrics.exists():
+            return []
         found = []
-        for line in self.metrics.read_text().splitlines() if self.metrics.exists() else []:
+        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
             try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+                record = json.loads(line)
+                _ = record["epoch"], record["net"], record["seconds"]
+            except (ValueError, TypeError, KeyError):
+                if number == len(lines):
+                    break
+                raise ValueError(f"{self.metrics}, line {number}: not a record of an epoch; remove the line") from None
+            found.append(record)
         return found
 
     def forget_after(self, epochs: dict[str, int]) -> float:
@@ -87,15 +105,34 @@ class RunFolder:
         write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
         return max((record["seconds"] for record in kept), default=0.0)
 
+    def discard_untrained(self) -> None:
+        """Remove what a run wrote that could not begin."""
+        if not any(self.path.glob("state*.safetensors")):
+            for name in ("experiment.json", "environment.json", "metrics.jsonl"):
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
+
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder, so that no second process writes into it."""
-        if fcntl is None:
-            yield
-            return
+        """Hold the folder against a second process, and clear away what killed ones left half-written."""
         with (self.path / "experiment.json").open() as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise OSError(f"another process is running in {self.path}; wait for it or stop it") from None
+            if fcntl is not None:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise OSError(f"another process is running in {self.path}; wait for it or stop it") from None
+                except OSError:
+                    pass  # a file system without locks
+            for left in self.path.glob(".*.tmp"):
+                left.unlink(missing_ok=True)
             yield
+
+
+def check_free(path: Path) -> None:
+    """Refuse a folder that already holds anything."""
+    if (path / "experiment.json").exists():
+        raise ValueError(f"{path} holds a run; go on with `meannet run --resume {path}` or choose another --out")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file; --out names a folder")
+    if path.exists() and any(path.iterdir()):
+        raise ValueError(f"{path} is there and not empty; choose another --out")

@@ -1,4 +1,4 @@
-"""Dropout backpropagation (body, A.1) as a generator that yields a record per epoch; the caller prints, tests and saves."""
+"""Dropout backpropagation (body, A.1) as a generator: it yields a record per epoch; the caller tests, prints, saves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,5 +4,6 @@ import os
 
 import torch
 
+torch.set_num_threads(1)  # tests run side by side
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -73,6 +73,8 @@ SHAPES = {
     "layers of one unit": ((1, 1, 1, 2), (0.2, 0.5, 0.3)),
     "more than a block wide": ((130, 70, 65, 17), (0.2, 0.5, 0.5)),
     "exactly a block wide": ((128, 64, 32, 16), (0.2, 0.5, 0.5)),
+    "more inputs than a block": ((1030, 5, 260, 3), (0.2, 0.5, 0.5)),
+    "more hidden units than a block": ((5, 1030, 3), (0.2, 0.5)),
 }
 
 
@@ -80,7 +82,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_epochs_with_a_rest_are_the_plain_versions_for_nets_of_any_shape(units, shape):
     sizes, rates = SHAPES[shape]
-    settings = {"limit": [1.5, INF], "step": [0.5, 0.3], "seeds": SEEDS[1:]}
+    settings = {"limit": [1.5, INF], "step": [0.5, 0.3], "seeds": SEEDS[1:], "epochs": 1 if max(sizes) > 200 else 2}
     agree(*both_ways(sizes, units, rates, count=11, batch=8, **settings))
 
 
@@ -207,11 +209,22 @@ def test_training_goes_on_from_weights_put_in_from_outside():
     """As after a resume, or a return to the last good state: nothing of the weights is remembered elsewhere."""
     fleets = [make((8, 7, 3), "rectified", (0.2, 0.5)) for _ in range(2)]
     inputs, targets = cases((8, 7, 3), 12)
-    fast = Captured(fleets[1], inputs, targets, 6, [INF] * 3, "float32")
+    plain, fast = (kind(one, inputs, targets, 6, [INF] * 3) for kind, one in zip(ENGINES, fleets, strict=True))
+    fast.shadows = [shadow.clone() for shadow in fast.shadows]  # apart from the weights, as they are in bfloat16
     start = {name: tensor.clone() for name, tensor in fleets[1].state().items()}
     fast.epoch(0, [0.5] * 3, 0.5, lambda: False)
     for name, tensor in fleets[1].state().items():
         tensor.copy_(start[name])
-    tally = fast.epoch(4, [0.5] * 3, 0.5, lambda: False)
-    plain = Plain(fleets[0], inputs, targets, 6, [INF] * 3).epoch(4, [0.5] * 3, 0.5, lambda: False)
-    agree(fleets, [(plain, tally)])
+    agree(fleets, [tuple(one.epoch(4, [0.5] * 3, 0.5, lambda: False) for one in (plain, fast))])
+
+
+def test_each_epoch_is_tallied_by_itself():
+    fleet = make((8, 7, 3), "rectified", (0.2, 0.5))
+    inputs, targets = cases((8, 7, 3), 12)
+    fast = Captured(fleet, inputs, targets, 6, [INF] * 3, "float32")
+    first = fast.epoch(0, [0.0] * 3, 0.5, lambda: False)
+    fleet.biases[0][:2] = -100
+    second = fast.epoch(0, [0.0] * 3, 0.5, lambda: False)
+    assert first.active.tolist() == [[True]] * 3 and first.moved.tolist() == [True] * 3
+    assert second.active.tolist() == [[False], [False], [True]] and second.moved.tolist() == [False, False, True]
+    assert second.loss[2] == first.loss[2] and second.errors[2] == first.errors[2]

@@ -47,6 +47,15 @@ def test_figures_take_their_colours_from_the_page_and_have_their_own_without_one
         assert all(re.fullmatch(r"none|var\(--[\w-]+, #[0-9a-f]{6}\)", colour) for colour in colours)
 
 
+def test_names_and_numbers_in_a_figure_stay_as_they_are(fabricate, experiment, tmp_path: Path):
+    name = 'lr 0.0125 #1c56c4 url(#p) id="x" 5 > 4'
+    odd = replace(experiment, arms=(replace(experiment.arms[1], name=name),), seeds=(0,), claims=())
+    run = runs.read(fabricate(tmp_path / "run", odd, until=300))
+    last = 100 * run.mean_curve(NET, name, "test_error")[1][-1]
+    drawn = svg.within("mark", figures.mean_network(run, NET))
+    assert f"{name} {last:.2f} %" in [element.text for element in ET.fromstring(drawn).iter(TEXT)]
+
+
 def test_the_page_defines_each_colour_with_the_same_light_value(run: runs.Run):
     page = Path(features.__file__).with_name("page.html").read_text()
     for colour, name in svg.VARIABLES.items():

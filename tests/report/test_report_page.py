@@ -47,12 +47,13 @@ def page(run: Path) -> Reader:
 def test_the_page_says_what_was_found_and_what_the_paper_says(page: Reader, run: Path):
     arms = {arm["name"]: arm for arm in json.loads((run / "result.json").read_text())["arms"]}
     ours = arms["dropout+input"]
-    assert f"dropout+input makes {ours['mean']:.1f}\u00a0±\u00a0{ours['sd']:.1f} errors of 10,000" in page.text
+    assert f"dropout+input makes {ours['mean']:.1f} ± {ours['sd']:.1f} errors of 10,000" in page.text
     assert "better beyond the spread" in page.text
     assert f"The paper’s figure for dropout+input is 110; ours is {ours['mean']:.1f}, at or below it." in page.text
     for part in ("A.1, Fig. 1", "meannet run mnist.made_up --seeds 3", "NVIDIA H200", "9f86d081884c", "2.13.0"):
         assert part in page.text
     assert page.tags.count("h1") == 1
+    assert not re.search(r"[a-z]{2}\.[A-Z][a-z]", page.text)  # sentences keep their space
 
 
 def test_settings_are_listed_as_different_left_open_or_the_papers(page: Reader):

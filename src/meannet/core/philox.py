@@ -46,7 +46,7 @@ def words(seeds: Tensor, purpose: int, layer: int, update: int, rows: range, blo
 
 
 def uniform16(seeds: Tensor, purpose: int, layer: int, update: int, rows: range, columns: int) -> Tensor:
-    """Uniform int16 over all of [-32768, 32767], (nets, rows, columns): eight to a counter, low half of a word first."""
+    """Uniform over all of int16, (nets, rows, columns): eight to a counter, low half of a word first."""
     w0, w1, w2, w3 = words(seeds, purpose, layer, update, rows, -(-columns // 8))
     pairs = torch.stack((w0 | w1 << 32, w2 | w3 << 32), dim=-1)  # (nets, rows, blocks, 2) int64
     return pairs.view(torch.int16).flatten(2)[..., :columns]

@@ -1,4 +1,4 @@
-"""Learning rate and momentum as functions of the epoch (A.1, F.6), to be read off as plain numbers."""
+"""Learning rate and momentum as functions of the epoch (A.1, F.7), to be read off as plain numbers."""
 
 from collections.abc import Sequence
 

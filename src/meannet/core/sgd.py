@@ -1,4 +1,4 @@
-"""The paper's two update rules (A.1 and F.5): momentum on the average gradient of a mini-batch."""
+"""The paper's two update rules (A.1 and F.6): momentum on the average gradient of a mini-batch."""
 
 import torch
 from torch import Tensor

@@ -8,6 +8,7 @@ from meannet.nn.dense import Fleet
 from meannet.train import Engine, Plain
 
 PATHS = ("auto", "plain", "fast")
+MOST_OUTPUTS = 256  # a block of the output kernel holds them all
 
 
 def engine(
@@ -34,4 +35,6 @@ def _why_not_fast(fleet: Fleet) -> str:
         import triton  # noqa: F401
     except ImportError:
         return "Triton is not installed"
-    return "" if fleet.output == "softmax" else "the fast path trains softmax outputs only"
+    if fleet.output != "softmax" or fleet.sizes[-1] > MOST_OUTPUTS:
+        return f"the fast path trains softmax outputs only, {MOST_OUTPUTS} at most"
+    return ""

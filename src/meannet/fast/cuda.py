@@ -12,10 +12,9 @@ from meannet.fast import kernels
 from meannet.nn.dense import Fleet
 from meannet.train import Tally
 
-MOST_OUTPUTS = 256
 MOST_IN_A_GRAPH = 200
 # Rows, columns, warps and pipeline stages of a block of gradient_step, the fastest of those tried on an H200.
-HIDDEN_STEP = (32, 64, 4, 2)
+HIDDEN_STEP = (64, 32, 4, 3)
 OUTPUT_STEP = (16, 256, 8, 1)
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
@@ -72,8 +71,8 @@ class Captured:
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
         return Tally(
-            loss=sum(piece.loss.double().sum(1) for piece in self.pieces),
-            errors=sum(piece.wrong.sum(1) for piece in self.pieces),
+            loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
+            errors=torch.stack([piece.wrong.sum(1) for piece in self.pieces]).sum(0),
             active=self.active.T > 0,
             moved=self.moved > 0,
         )
@@ -90,6 +89,7 @@ class _Piece:
         *hidden_sizes, outputs = fleet.sizes
         self.width = max(16, triton.next_power_of_2(outputs))
         self.activities = [torch.empty(nets, cases, n, dtype=engine.dtype, device=device) for n in hidden_sizes]
+        self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas.append(torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device))
         self.loss = torch.zeros(nets, cases, device=device)
@@ -146,32 +146,31 @@ class _Piece:
             torch.bmm(self.activities[k], shadows[k].mT, out=self.activities[k + 1])
             bits, blocks = _bits(self.masks[k + 1], self.wrong)
             kernels.activate[(cases, nets)](
-                self.activities[k + 1], fleet.biases[k], bits, engine.active[k], cases, sizes[k + 1], blocks,
-                LOGISTIC=logistic, MASKED=self.masks[k + 1] is not None, BLOCK=min(1024, triton.next_power_of_2(sizes[k + 1])),
+                self.activities[k + 1], self.slopes[k], fleet.biases[k], bits, engine.active[k],
+                cases, sizes[k + 1], blocks, LOGISTIC=logistic, MASKED=self.masks[k + 1] is not None,
+                BLOCK=min(1024, triton.next_power_of_2(sizes[k + 1])),
             )  # fmt: skip
         kernels.output_layer[(triton.cdiv(cases, 16), nets)](
-            self.activities[-1], shadows[last], fleet.biases[last], engine.targets, engine.order, engine.first_case, offset,
-            self.deltas[-1], self.loss, self.wrong, engine.cases, cases, sizes[-2], sizes[-1],
-            PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=64,
+            self.activities[-1], shadows[last], fleet.biases[last], engine.targets,
+            engine.order, engine.first_case, offset, self.deltas[-1], self.loss, self.wrong,
+            engine.cases, cases, sizes[-2], sizes[-1], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=64,
         )  # fmt: skip
         for k in range(last, -1, -1):
-            self.step_back(k, nets, logistic)
+            self.step_back(k, nets)
 
-    def step_back(self, k: int, nets: int, logistic: bool) -> None:
+    def step_back(self, k: int, nets: int) -> None:
         """Derivatives of the layer below weight layer k, taken before that layer is changed, and its change."""
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
         sizes, last = fleet.sizes, len(fleet.weights) - 1
         if k == last and k > 0:
             kernels.through_output[(triton.cdiv(sizes[k], 64), triton.cdiv(cases, 32), nets)](
-                self.deltas[k], engine.shadows[k], self.activities[k], self.deltas[k - 1], cases, sizes[k], sizes[k + 1],
-                LOGISTIC=logistic, PRECISION=engine.dot, CASES=32, OUT=self.width, BLOCK=64,
+                self.deltas[k], engine.shadows[k], self.slopes[k - 1], self.deltas[k - 1],
+                cases, sizes[k], sizes[k + 1], PRECISION=engine.dot, CASES=32, OUT=self.width, BLOCK=64,
             )  # fmt: skip
         elif k > 0:
             torch.bmm(self.deltas[k], engine.shadows[k], out=self.deltas[k - 1])
             count = self.deltas[k - 1].numel()
-            kernels.times_slope[(triton.cdiv(count, 1024),)](
-                self.deltas[k - 1], self.activities[k], count, LOGISTIC=logistic, BLOCK=1024
-            )
+            kernels.times_slope[(triton.cdiv(count, 1024),)](self.deltas[k - 1], self.slopes[k - 1], count, BLOCK=1024)
         rows, columns, warps, stages = OUTPUT_STEP if k == last else HIDDEN_STEP
         kernels.gradient_step[(triton.cdiv(sizes[k + 1], rows), nets)](
             self.deltas[k], self.activities[k], fleet.weights[k], fleet.weight_velocities[k], engine.shadows[k],

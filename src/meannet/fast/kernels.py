@@ -1,8 +1,8 @@
 """Triton kernels for one update of a fleet of dense nets (A.1), the fast twin of nn/dense.py.
 
-Masks are drawn eight units to a byte. Activities and derivatives of omitted units are exact zeros, so a unit's slope
-follows from its masked activity. The gradient product of a layer ends in the update itself: momentum, step and norm
-bound happen while the rows are at hand, and no gradient is ever stored.
+Masks are drawn eight units to a byte. Activities and slopes of omitted units are exact zeros. The gradient product of a
+layer ends in the update itself: momentum, step and norm bound happen while the rows are at hand, and no gradient is
+ever stored.
 """
 
 import triton
@@ -75,6 +75,7 @@ def gather(
 @triton.jit
 def activate(
     total,
+    slopes,
     bias,
     bits,
     active,
@@ -85,7 +86,11 @@ def activate(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """total[net, case] := the layer's masked activities, in place; `active` is set for a net with any above zero."""
+    """total[net, case] := the layer's masked activities, in place, and their slopes by the total inputs.
+
+    Slopes are taken before rounding: a logistic unit at 0.999 rounds to 1 in bfloat16, and its slope would be lost.
+    `active` is set for a net with any activity above zero.
+    """
     case, net = tl.program_id(0), tl.program_id(1).to(tl.int64)
     row = net * cases + case
     for start in range(0, units, BLOCK):
@@ -94,22 +99,29 @@ def activate(
         z = tl.load(total + row * units + unit, mask=inside, other=0.0).to(tl.float32)
         z += tl.load(bias + net * units + unit, mask=inside, other=0.0)
         if LOGISTIC:
-            a = tl.where(inside, 1 / (1 + tl.exp(-z)), 0.0)
+            e = tl.exp(-tl.abs(z))
+            a = tl.where(z > 0, 1.0, e) / (1 + e)
+            slope = e / ((1 + e) * (1 + e))
         else:
-            a = tl.where(inside & (z > 0), z, 0.0)
+            a = tl.maximum(z, 0.0)
+            slope = (z > 0).to(tl.float32)
+        kept = inside
         if MASKED:
-            a = tl.where(_kept(bits, row, unit, blocks, inside), a, 0.0)
+            kept &= _kept(bits, row, unit, blocks, inside)
+        a = tl.where(kept, a, 0.0)
         tl.store(total + row * units + unit, a.to(total.dtype.element_ty), mask=inside)
+        tl.store(slopes + row * units + unit, tl.where(kept, slope, 0.0).to(slopes.dtype.element_ty), mask=inside)
         if tl.max(a, 0) > 0:
             tl.store(active + net, 1)
 
 
 @triton.jit
 def output_layer(
-    below, weight, bias, targets, order, first_case, offset, delta, loss, wrong, all_cases, cases: tl.constexpr, units: tl.constexpr, outputs,
+    below, weight, bias, targets, order, first_case, offset, delta, loss, wrong,
+    all_cases, cases: tl.constexpr, units: tl.constexpr, outputs,
     PRECISION: tl.constexpr, CASES: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Softmax outputs, their loss and errors added per case, and the derivative of the mean loss by the total inputs."""
+    """Softmax outputs, their loss and errors added per case, and the derivatives of the mean loss."""
     net = tl.program_id(1).to(tl.int64)
     case = tl.program_id(0) * CASES + tl.arange(0, CASES)
     out = tl.arange(0, OUT)
@@ -153,7 +165,7 @@ def output_layer(
 
 @triton.jit
 def through_output(
-    delta, weight, activity, out_delta, cases, units, outputs, LOGISTIC: tl.constexpr,
+    delta, weight, slopes, out_delta, cases, units, outputs,
     PRECISION: tl.constexpr, CASES: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Derivatives of the last hidden layer from those of the output layer."""
@@ -170,18 +182,16 @@ def through_output(
     back = tl.dot(d, w, input_precision=PRECISION)
     place = (net * cases + case[:, None]) * units + unit[None, :]
     inside = (case[:, None] < cases) & (unit[None, :] < units)
-    a = tl.load(activity + place, mask=inside, other=0.0).to(tl.float32)
-    slope = a * (1 - a) if LOGISTIC else (a > 0).to(tl.float32)
+    slope = tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_delta + place, (back * slope).to(out_delta.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def times_slope(delta, activity, count, LOGISTIC: tl.constexpr, BLOCK: tl.constexpr):
+def times_slope(delta, slopes, count, BLOCK: tl.constexpr):
     """delta := delta times the slope of each unit, in place."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
-    a = tl.load(activity + at, mask=inside, other=0.0).to(tl.float32)
-    slope = a * (1 - a) if LOGISTIC else (a > 0).to(tl.float32)
+    slope = tl.load(slopes + at, mask=inside, other=0.0).to(tl.float32)
     d = tl.load(delta + at, mask=inside, other=0.0).to(tl.float32)
     tl.store(delta + at, (d * slope).to(delta.dtype.element_ty), mask=inside)
 
@@ -199,7 +209,10 @@ def gradient_step(
     cases: tl.constexpr, units, inputs: tl.constexpr, delta_width, BOUND: tl.constexpr, PRECISION: tl.constexpr,
     UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradient product, momentum, step and norm bound of a block of whole rows; `shadow` is the weights' rounded copy."""
+    """Gradient product, momentum, step and norm bound of a block of whole rows.
+
+    `shadow` is the weights' rounded copy, which the products read.
+    """
     net = tl.program_id(1).to(tl.int64)
     unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
     step, momentum = tl.load(steps + net), tl.load(momentum_at)

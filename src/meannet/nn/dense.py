@@ -1,10 +1,11 @@
-"""Dense nets with dropout (A.1), many at once: every parameter has a leading axis of nets, and one net is a fleet of one.
+"""Dense nets with dropout (A.1), many at once: parameters have a leading axis of nets, and one net is a fleet of one.
 
 This is the plain version, the truth that the fast ones are tested against.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -53,17 +54,17 @@ def initial_fleet(
     units: str,
     output: str = "softmax",
     sd: float = 0.01,
-    bias: float = 0.0,
+    bias: float | Sequence[float] = 0.0,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fleet:
-    """Small random weights, zero velocities; hidden biases start at `bias`, output biases at 0 (A.1, F.4)."""
+    """Small random weights, zero velocities; hidden biases start at `bias`, one or one a net, output biases at 0."""
     weights, biases = [], []
-    for k, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (inputs, outputs) in enumerate(pairwise(sizes)):
         drawn = [philox.normal(seed, k, outputs * inputs).view(outputs, inputs) for seed in seeds]
         weights.append((torch.stack(drawn) * sd).to(device, dtype))
-        start = bias if k < len(sizes) - 2 else 0.0
-        biases.append(torch.full((len(seeds), outputs), start, device=device, dtype=dtype))
+        start = torch.tensor(bias if k < len(sizes) - 2 else 0.0, device=device, dtype=dtype)
+        biases.append(start.reshape(-1, 1).expand(len(seeds), outputs).clone())
     return Fleet(
         units=units,
         output=output,

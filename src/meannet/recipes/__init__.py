@@ -18,6 +18,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.choose": mnist.choose,
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,
+    "mnist.choose_bias": mnist.choose_bias,
 }
 
 

@@ -1,4 +1,4 @@
-"""The demonstration: 300 of scikit-learn's 1,797 handwritten digits, a net with far more weights than that, three arms."""
+"""The demonstration: 300 of scikit-learn's 1,797 handwritten digits, and a net with far more weights than that."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def digits() -> Experiment:
         data=Data(name="digits"),
         net=Net(hidden=((400, 400),), units="rectified"),
         dropout=Dropout(hidden=0.5, visible=0.2),
-        optim=Optim(epochs=3000, batch=50, lr=1.0, limit=15.0).compressed(200),
+        optim=Optim(epochs=200, batch=50, lr=1.0),
         arms=(
             Arm(name="backprop"),
             Arm(name="dropout", hidden=True, lr=3.0),

@@ -25,8 +25,9 @@ def write(runs: Sequence[Path], out: Path) -> None:
     try:
         from meannet.report.page import render
     except ModuleNotFoundError as error:
-        if error.name and error.name.split(".")[0] in ("matplotlib", "jinja2", "markupsafe", "PIL"):
-            raise ValueError(f"the report needs {error.name}: pip install 'meannet[report]'") from None
+        missing = (error.name or "").split(".")[0]
+        if missing in ("matplotlib", "jinja2", "markupsafe", "PIL"):
+            raise ValueError(f"the report needs {missing}: pip install 'meannet[report]'") from None
         raise
     _replace(out, render(found))
 

@@ -78,5 +78,5 @@ def _square(inputs: int) -> tuple[int, int] | None:
 
 def _png(picture: np.ndarray) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG", optimize=True)
+    Image.fromarray(picture).save(file, "PNG")
     return file.getvalue()

@@ -5,6 +5,7 @@ Each comes wide, for a page, or narrow, for a phone or a panel among others.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -204,9 +205,11 @@ def _fitting(ending: Ending, limit: float) -> str:
     return f"{ending.name[:kept]}… {ending.value}"
 
 
+@cache
 def _width(text: str) -> float:
-    """In the widest font that the browser may choose."""
-    return TextPath((0, 0), text, size=13, prop=FontProperties(family="DejaVu Sans", weight="bold")).get_extents().x1
+    """In the widest font that a browser is likely to choose."""
+    outline = TextPath((0, 0), text, size=13, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    return float(np.max(outline.vertices[:, 0]))
 
 
 def _apart(wanted: list[float], gap: float, top: float) -> list[float]:

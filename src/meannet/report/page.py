@@ -1,5 +1,6 @@
 """The page: everything the template shows, gathered from the runs."""
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -75,6 +76,8 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "settings": [one for one in settings if one.section or not one.path.startswith("arms.")],
         "differing": [setting for setting in settings if setting.differs],
         "left_open": [setting for setting in settings if setting.left_open],
+        "resume": shlex.quote(str(run.folder)),
+        "command": run.environment.get("command", ""),
         "environment": tables.environment(run),
     }
 

@@ -75,29 +75,31 @@ def finish(drawn: Figure, label: str) -> str:
     file = io.StringIO()
     drawn.savefig(file, format="svg")
     text = file.getvalue()
-    text = text[text.index("<svg") :]
-    view = re.search(r'viewBox="[^"]*"', text)
-    assert view is not None
-    text = text[text.index(">") + 1 :]
+    text = text[text.index(">", text.index("<svg")) + 1 :]
     # matplotlib's own style sheet would reach the whole page, and its metadata hold the time of day.
     text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), text)
-    text = re.sub(r"font: (?:\w+ )*([\d.]+px) [^;\"]*|font-family: [^;\"]*; ", _font_size, text)
-    for colour, name in VARIABLES.items():
-        text = text.replace(colour, f"var(--{name}, {colour})")
     used = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', text))
-    text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
-    text = re.sub(r"\s*\n\s*", "\n", text).strip()
+    text = re.sub(r"<[^>]+>", lambda tag: _tidied(tag[0], used), text)  # tags only: names must stay as they are
+    width, height = (round(72 * inches) for inches in drawn.get_size_inches())
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'{view[0]} role="img" aria-label="{html.escape(label)}" style="{FONT}; stroke-linejoin: round">\n{text}'
+        f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{html.escape(label)}" style="{FONT}; stroke-linejoin: round">\n{text.strip()}'
     )
 
 
 def within(page_mark: str, drawn: str) -> str:
     """The figure with ids that no other figure of a page shares; a clip path of a hidden figure would clip nothing."""
-    return re.sub(r'(url\(#|href="#| id=")(?=[\w.-]+["\)])', rf"\g<1>{page_mark}-", drawn)
+    marked = re.compile(r'(url\(#|href="#| id=")(?=[\w.-]+["\)])')
+    return re.sub(r"<[^>]+>", lambda tag: marked.sub(rf"\g<1>{page_mark}-", tag[0]), drawn)
 
 
-def _font_size(found: re.Match[str]) -> str:
-    return f"font-size: {found[1]}" if found[1] else ""
+def _tidied(tag: str, used: set[str]) -> str:
+    """A tag with short numbers, the page's font and colours, and an id only where something refers to it."""
+    tag = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), tag)
+    tag = re.sub(r"font: (?:\w+ )*([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font-family: [^;\"]*; ", "", tag)
+    for colour, name in VARIABLES.items():
+        tag = tag.replace(colour, f"var(--{name}, {colour})")
+    tag = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", tag)
+    return re.sub(r"\s*\n\s*", " ", tag)

@@ -1,0 +1,145 @@
+"""The pages say what is so: their code runs, their commands parse, their files, recipes, claims and links exist."""
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meannet import __version__, claims, cli, recipes
+from meannet.data import digits, mnist
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGES = [
+    PROJECT / "README.md",
+    PROJECT / "CONTRIBUTING.md",
+    PROJECT / "CHANGELOG.md",
+    *sorted(PROJECT.glob("docs/*.md")),
+]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+MAP = (PROJECT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+CHEAP = ("--version", "list", "show", "claims", "data list", "run digits --quick")
+EXAMPLE = "examples/my_net.py"
+
+
+def blocks(language):
+    """Every code block of a language, with where it stands."""
+    found = []
+    for page in PAGES:
+        for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)):
+            found.append(pytest.param(code, id=f"{page.name}-{number}"))
+    return found
+
+
+def lines(first):
+    """Lines of shell blocks that start with this command, without it."""
+    found = [line for block in blocks("sh") for line in block.values[0].splitlines()]
+    return [line.removeprefix(f"{first} ") for line in found if line.split()[:1] == [first]]
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "block"}
+    exec(compile(code, "block", "exec"), names)
+    assert len(names) > 2
+
+
+@pytest.mark.parametrize("line", lines("meannet"))
+def test_commands_of_shell_blocks_parse_and_name_what_there_is(line, monkeypatch, capsys):
+    monkeypatch.chdir(PROJECT)
+    arguments = shlex.split(line)
+    if arguments == ["--version"]:
+        with pytest.raises(SystemExit, match="0"):
+            cli.parser().parse_args(arguments)
+        assert __version__ in capsys.readouterr().out
+        return
+    options = cli.parser().parse_args(arguments)
+    if arguments[0] == "run" and options.recipe:
+        assert cli.chosen(options).seeds
+    elif arguments[0] == "show":
+        assert recipes.get(options.recipe)
+
+
+@pytest.mark.parametrize("line", [line for line in lines("meannet") if line.startswith(CHEAP[1:])])
+def test_cheap_commands_run(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(shlex.split(line)) == 0
+    assert capsys.readouterr().out
+
+
+def test_every_make_target_that_is_named_exists():
+    named = {target for line in lines("make") for target in line.split()}
+    named |= {target for page in PAGES for target in re.findall(r"`make (\w+)`", page.read_text("utf-8"))}
+    targets = set(re.findall(r"^(\w+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    assert {"run", "test"} <= named <= targets
+
+
+def test_the_command_table_is_that_of_the_command_line():
+    commands = next(action.choices for action in cli.parser()._actions if action.choices)
+    assert re.findall(r"^\| `meannet (\w+)", README, re.MULTILINE) == list(commands)
+
+
+def test_the_tree_lists_what_exists_and_every_file_of_the_package():
+    tree = re.search(r"```text\n(README\.md .*?)```", README, re.DOTALL)
+    assert tree
+    listed, folders = [], []
+    for line in tree[1].splitlines():
+        depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
+        folders[depth:] = [name] if name.endswith("/") else []
+        listed.append("".join(folders) if name.endswith("/") else "".join(folders[:depth]) + name)
+    assert [path for path in listed if not (PROJECT / path).exists()] == []
+    package = [path for path in (PROJECT / "src" / "meannet").rglob("*") if path.suffix in (".py", ".html", ".typed")]
+    assert {path.relative_to(PROJECT).as_posix() for path in package} - set(listed) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    inside = [target.partition("#")[0] for target in targets if not target.startswith("https://")]
+    assert [target for target in inside if not (page.parent / target).exists()] == []
+
+
+def test_the_paper_map_names_every_recipe_and_only_recipes_that_exist():
+    named = set(re.findall(r"`((?:digits|mnist)(?:\.\w+)?)`", MAP)) | set(re.findall(r"<!-- kept ([\w.]+) -->", MAP))
+    assert named == set(recipes.RECIPES)
+
+
+def test_the_paper_map_names_every_claim():
+    assert [claim["name"] for claim in claims.check_all() if f"| {claim['name']} |" not in MAP] == []
+
+
+def test_the_paper_map_has_every_section_and_figure():
+    assert [figure for figure in range(1, 8) if f"Fig. {figure}" not in MAP] == []
+    assert [
+        section for section in ("A.1", "A.2", "A.3", *"BCDEFGH") if not re.search(rf"(## |\| ){section}\b", MAP)
+    ] == []
+
+
+def test_what_the_pages_say_of_recipes_and_data_is_so():
+    demonstration = recipes.get("digits")
+    assert (len(demonstration.arms), len(demonstration.seeds)) == (3, 10)
+    assert f"three arms, ten seeds; {demonstration.time}" in words(README)
+    assert f"{mnist.N_HELD_OUT:,} of MNIST's and {digits.N_HELD_OUT} of the digits" in words(MAP)
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f"\nversion: {__version__}\n" in (PROJECT / "CITATION.cff").read_text()
+    assert f"\n## [{__version__}]" in (PROJECT / "CHANGELOG.md").read_text()
+
+
+def test_the_example_is_short_and_runs(tmp_path, monkeypatch):
+    from meannet import run
+
+    monkeypatch.chdir(PROJECT)
+    assert len(Path(EXAMPLE).read_text().splitlines()) < 60
+    whole = recipes.get(f"{EXAMPLE}:my_net")
+    toy = replace(whole, optim=whole.optim.compressed(20), seeds=(0, 1))
+    result = run(toy, tmp_path / "toy")
+    assert [arm["name"] for arm in result["arms"]] == [arm.name for arm in whole.arms]
+    assert all(arm["mean"] < 0.5 * arm["n_test"] for arm in result["arms"])

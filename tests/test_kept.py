@@ -1,0 +1,161 @@
+"""Tables and picture of kept results, made from toy runs in the form that real runs leave."""
+
+import copy
+import json
+import re
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meannet import config, kept, recipes, run
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGE = """before
+<!-- figure -->
+old <!-- /figure -->
+<!-- results -->
+<!-- /results -->
+<!-- choices -->
+old
+<!-- /choices -->
+| a | <!-- kept mnist.a1 -->old<!-- /kept --> | <!-- kept mnist.quick --><!-- /kept --> |
+after
+"""
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The result of a toy run of the demonstration."""
+    whole = recipes.get("digits")
+    small = replace(whole, net=replace(whole.net, hidden=((8,),)), optim=whole.optim.compressed(4), seeds=(0, 1))
+    return run(replace(small, record_every=1, samples=0), tmp_path_factory.mktemp("toy") / "run")
+
+
+@pytest.fixture
+def results(toy, tmp_path):
+    """results/ with the toy result as it is, as one of mnist.a1 and as one of mnist.choose."""
+    keep(tmp_path / "results" / "digits" / "here.json", toy)
+    keep(tmp_path / "results" / "mnist.a1" / "8.json", as_fig1(toy))
+    choice = copy.deepcopy(toy) | {"recipe": "mnist.choose", "data": toy["data"] | {"held_out": True}}
+    for arm, (name, mean) in zip(choice["arms"], (("lr 1", 30.0), ("lr 3", 10.0), ("lr 9", 20.0)), strict=True):
+        arm.update(name=f"backprop, {name}", mean=mean, sd=1.0)
+    keep(tmp_path / "results" / "mnist.choose" / "8.json", choice)
+    return tmp_path / "results"
+
+
+def as_fig1(toy, means=(300.0, 200.0, 100.0), beyond=True):
+    """The toy result under the name and with the claims of Fig. 1, its arms ending at `means`."""
+    made = copy.deepcopy(toy) | {"recipe": "mnist.a1", "claims": config.to_json(recipes.get("mnist.a1").claims)}
+    for arm, mean in zip(made["arms"], means, strict=True):
+        arm.update(mean=mean, sd=2.5)
+    for pair, mean in zip(made["comparisons"], means[1:], strict=True):
+        pair.update(difference=mean - means[0], beyond_spread=beyond)
+    return made
+
+
+def keep(path, result):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md"])
+def test_the_pages_are_up_to_date_with_the_kept_results(page):
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    fresh = kept.fill(text, kept.FOLDER, (PROJECT / page).parent)
+    assert fresh == text, "run `make kept`"
+
+
+def test_the_picture_is_up_to_date_with_the_kept_results():
+    results, picture = kept.load(kept.PICTURED), PROJECT / kept.PICTURE
+    assert picture.exists() == bool(results), "run `make kept`"
+    if results:
+        texts = set(xml.fromstring(picture.read_text(encoding="utf-8")).itertext())
+        labels = {f"{name} {kept.short(value)}" for name, value in kept.ends(results).items()}
+        assert labels | set(kept.picture_words(results)) <= texts, "run `make kept`"
+
+
+def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
+    for path in kept.FOLDER.glob("*/*"):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        assert path.suffix == ".json" and path.parent.name == result["recipe"] and result["recipe"] in recipes.RECIPES
+        assert result["commit"] and result["versions"] and result["device"] and result["seconds"] > 0
+
+
+def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):
+    text = kept.fill(PAGE, results, results.parent)
+    assert text.startswith("before\n<!-- figure -->\n![") and text.endswith("<!-- /kept --> |\nafter\n")
+    assert "old" not in text
+    assert kept.fill(text, results, results.parent) == text
+    assert "<!-- kept mnist.quick -->not yet<!-- /kept -->" in text
+    assert (
+        "<!-- kept mnist.a1 -->[8](results/mnist.a1/8.json): backprop 300.0; dropout 200.0; dropout+input 100.0<!--"
+        in text
+    )
+
+
+def test_the_results_table_has_a_row_for_each_arm_with_paper_ours_time_and_machine(results, toy):
+    rows = re.findall(r"^\| (.*) \|$", kept.results_table(results, results.parent), re.MULTILINE)
+    assert rows[0] == "experiment | net | arm | paper | ours, mean ± sd (n) | time | machine"
+    cells = [[cell.strip() for cell in row.split(" | ")] for row in rows[2:]]
+    assert [row[2] for row in cells] == ["backprop", "dropout", "dropout+input"] * 2
+    first = toy["arms"][0]
+    assert cells[0][:2] == ["[digits](results/digits/here.json), 4 epochs", "64-8-10"]
+    assert cells[0][3:5] == ["", f"{first['mean']:.1f} ± {first['sd']:.1f} (2)"]
+    assert cells[0][5:] == [f"{toy['seconds']:.1f} s", toy["device"]]
+    assert [row[3:5] for row in cells[3:]] == [
+        ["160", "300.0 ± 2.5 (2)"],
+        ["130", "200.0 ± 2.5 (2)"],
+        ["110", "100.0 ± 2.5 (2)"],
+    ]
+
+
+def test_held_out_errors_are_in_the_table_of_choices_only(results):
+    assert "mnist.choose" not in kept.results_table(results, results.parent)
+    rows = kept.choices_table(results, results.parent / "docs").splitlines()
+    link = "[mnist.choose](../results/mnist.choose/8.json)"
+    assert rows[2:] == [f"| {link} | 64-8-10 | backprop | 3 | lr 3: 10.0 ± 1.0 (2) | lr 9: 20.0 ± 1.0 (2) |"]
+
+
+def test_stopped_nets_are_counted_and_an_arm_without_nets_has_no_mean(toy, tmp_path):
+    result = copy.deepcopy(toy)
+    stop = {"seed": 1, "epoch": 2, "why": "diverged", "layer": 1, "lr": 1.0}
+    result["arms"][0].update(seeds=[], errors=[], mean=None, sd=None, stopped=[stop, stop | {"seed": 0}])
+    result["comparisons"] = []
+    keep(tmp_path / "digits" / "one.json", result)
+    assert "| – (0, 2 stopped) |" in kept.results_table(tmp_path, tmp_path)
+
+
+def test_without_results_the_pages_say_so(tmp_path):
+    text = kept.fill(PAGE, tmp_path, tmp_path)
+    assert all(
+        words in text for words in ("No picture yet", "No result is kept yet", "No choice is kept yet", "not yet")
+    )
+
+
+def test_the_picture_has_the_finding_each_arm_and_the_published_line_on_a_white_card(results, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(PAGE)
+    (tmp_path / "docs").mkdir()
+    assert kept.rewrite(page, results) == [page, tmp_path / "docs" / "fig1.svg"]
+    svg = (tmp_path / "docs" / "fig1.svg").read_text()
+    drawn = xml.fromstring(svg)
+    texts = set(drawn.itertext())
+    assert "Omitting units takes test errors on MNIST from 300 to 100" in texts
+    assert {"backprop 300", "dropout 200", "dropout+input 100", "best published 160"} <= texts
+    card = drawn.find("{http://www.w3.org/2000/svg}rect")
+    assert card is not None and card.get("fill") == "#ffffff"
+    assert "var(" not in svg
+    kept.rewrite(page, results)
+    assert (tmp_path / "docs" / "fig1.svg").read_text() == svg
+
+
+def test_the_title_claims_no_gain_that_is_not_beyond_the_spread(toy):
+    assert kept.picture_words([as_fig1(toy, beyond=False)])[0].startswith("Test errors on MNIST: backprop 300, ")
+    assert kept.picture_words([as_fig1(toy, means=(90.0, 100.0, 200.0))])[0].startswith("Test errors on MNIST: ")
+
+
+def test_the_command_needs_a_page(capsys):
+    assert kept.main([]) == 2
+    assert "usage" in capsys.readouterr().err
