@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from meannet.cli import main
 from meannet.console import StopRequest
 from meannet.experiment import Interrupted
 
-LONG = small("digits", epochs=300, samples=0, record_every=7)
+LONG = small("digits", epochs=120, samples=0, record_every=7)
 LONG = replace(LONG, net=replace(LONG.net, hidden=((6,), (5, 4))))
 SIGNALS = [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)]
 
@@ -100,7 +102,8 @@ def test_handlers_are_put_back():
     assert [signal.getsignal(number) for number in console.SIGNALS] == before
 
 
-def wait_for(path: Path, process) -> None:
+def wait_for(path: Path, process: BaseProcess) -> None:
+    started = time.monotonic()
     while not path.exists():
         process.join(0.02)
-        assert process.exitcode is None, (path.parents[1] / "stderr").read_text()
+        assert process.exitcode is None and time.monotonic() - started < 60, (path.parents[1] / "stderr").read_text()

@@ -1,5 +1,6 @@
 """Toy-sized runs: recipes with smaller fields, and the command line in processes that tests may stop and kill."""
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -74,6 +75,7 @@ def _command(arguments: list[str], cwd: Path) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+    faulthandler.dump_traceback_later(100, exit=True)  # no toy takes that long; none is left behind
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -104,8 +104,10 @@ def resume_command(out: Path) -> str:
 
 def tell_interrupted(console: Console, out: Path) -> None:
     with suppress(OSError):  # the terminal may be what went away
-        if (out / "experiment.json").exists():
+        if any(out.glob("state*.safetensors")):
             console.print(f"stopped; saved. Go on with: {resume_command(out)}")
+        elif (out / "experiment.json").exists():
+            console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
         else:
             console.print("stopped before training began; nothing was written")
 

@@ -64,7 +64,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     """Go on where a run stopped, bit-identically on the CPU; a finished run is left alone."""
     opened = RunFolder.open(Path(folder))
     if opened.result.exists():
-        return opened.read("result.json")
+        result = opened.read("result.json")
+        if not isinstance(result, dict) or "arms" not in result:
+            raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
+        return result
     experiment, where = opened.experiment(), device.choose(options.device)
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
 

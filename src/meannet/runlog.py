@@ -62,7 +62,8 @@ class RunFolder:
 
     def command(self) -> str:
         """The command that began the run; empty where none is on record."""
-        return self.read("environment.json")["command"] if (self.path / "environment.json").exists() else ""
+        found = self.read("environment.json") if (self.path / "environment.json").exists() else {}
+        return found.get("command", "") if isinstance(found, dict) else ""
 
     def write(self, name: str, document: Any) -> None:
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,65 @@
+"""Compile the CPU kernel (update.cpp) into a shared library beside it; where no compiler is, say so and go on without.
+
+Run by the package's build (`hatch_build.py`); uses the standard library only.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIBRARY = "update.so"
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi"]
+X86_SETS = {"avx2": ["-mavx2", "-mfma"], "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"]}
+
+
+def compiler() -> str | None:
+    """The C++ compiler that CXX names, or the first of the usual ones."""
+    named = os.environ.get("CXX")
+    return next((found for name in ([named] if named else ["c++", "g++", "clang++"]) if (found := shutil.which(name))), None)
+
+
+def build(target: Path = HERE / LIBRARY) -> str:
+    """Make the library; returns why there is none, or an empty string."""
+    cxx = compiler()
+    if cxx is None:
+        return "no C++ compiler was found"
+    x86 = platform.machine().lower() in ("x86_64", "amd64") and sysconfig.get_platform().rpartition("-")[2] != "i686"
+    reason = ""
+    for threads in (["-fopenmp"], []):  # without OpenMP, as on a plain macOS, one thread does the work
+        with tempfile.TemporaryDirectory() as folder:
+            reason = _build(cxx, Path(folder), target, x86, threads)
+        if not reason:
+            return ""
+    return reason
+
+
+def _build(cxx: str, folder: Path, target: Path, x86: bool, threads: list[str]) -> str:
+    common = [cxx, *FLAGS, *threads]
+    jobs = [("plain", HERE / "update.cpp", ["-DINSTRUCTION_SET=plain"])]
+    jobs += [(name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86]
+    jobs += [("dispatch", HERE / "dispatch.cpp", ["-DWITH_X86_VECTORS", "-fvisibility=default"] if x86 else ["-fvisibility=default"])]
+    objects = []
+    for name, source, flags in jobs:
+        objects.append(folder / f"{name}.o")
+        done = subprocess.run([*common, *flags, "-c", source, "-o", objects[-1]], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{cxx} could not compile {source.name}: {(done.stderr.strip().splitlines() or ['no message'])[0]}"
+    made = folder / LIBRARY
+    done = subprocess.run([*common, "-shared", *objects, "-o", made], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"{cxx} could not link the kernel: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(made, fresh)
+    fresh.replace(target)
+    return ""
+
+
+if __name__ == "__main__":
+    failed = build()
+    print(f"the plain path will be used: {failed}" if failed else f"built {HERE / LIBRARY}", file=sys.stderr)

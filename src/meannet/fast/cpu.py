@@ -1,0 +1,212 @@
+"""Dropout backpropagation on a CPU through the compiled kernel (update.cpp), which skips products with exact zeros."""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from meannet.core import philox
+from meannet.core.dropout import thresholds
+from meannet.fast.build import LIBRARY
+from meannet.nn.dense import Fleet
+from meannet.train import Tally
+
+SETS = ("plain", "AVX2", "AVX-512")
+BLOCK = 64  # units of a panel, and of a block of thresholds
+UPDATES_A_CALL = 32  # so that a request to stop is heard soon
+
+_Pointers = ctypes.POINTER(ctypes.c_void_p)
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int32) for name in ("nets", "layers", "batch", "logistic")] + [("sizes", ctypes.c_void_p)]
+
+
+class _Net(ctypes.Structure):
+    _fields_ = [
+        ("seed", ctypes.c_uint64),
+        *[(name, ctypes.c_float) for name in ("step", "momentum", "limit", "unused")],
+        *[(name, _Pointers) for name in ("weights", "velocities", "biases", "bias_velocities", "thresholds")],
+    ]
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = [
+        *[(name, ctypes.c_void_p) for name in ("inputs", "targets", "order")],
+        ("cases", ctypes.c_int32),
+        ("update", ctypes.c_uint32),
+    ]
+
+
+class _Tally(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("loss", "errors", "active", "moved")]
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled kernel; None where it was not built or cannot be loaded."""
+    # Idle threads that spin would take the core from others; read by the OpenMP runtime as it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        return ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
+    except OSError:
+        return None
+
+
+@cache
+def threads() -> int:
+    """As many as this process may use: its affinity, its control group's quota, and OMP_NUM_THREADS where set."""
+    if named := os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]:
+        return max(1, int(named))
+    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = Path("/sys/fs/cgroup/cpu.max")
+    if quota.is_file():
+        most, period = quota.read_text().split()
+        if most != "max":
+            free = min(free, max(1, int(most) // int(period)))
+    return free
+
+
+class Skipping:
+    """Runs epochs through the kernel; weights live in its panel layout during an epoch and in the fleet between them."""
+
+    name = "fast"
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        inputs: Tensor,
+        targets: Tensor,
+        batch: int,
+        limit: Sequence[float],
+        instruction_set: int | None = None,
+        use_threads: int | None = None,
+    ):
+        kernel = library()
+        assert kernel is not None
+        self.kernel, self.fleet = kernel, fleet
+        self.inputs, self.targets = inputs.contiguous(), targets.contiguous()
+        self.batch = min(batch, len(inputs))
+        self.limit = list(limit)
+        self.set = kernel.meannet_best_set() if instruction_set is None else instruction_set
+        self.threads = threads() if use_threads is None else use_threads
+        layers = len(fleet.weights)
+        self.widths = [BLOCK] * layers
+        if fleet.sizes[-1] <= 16:
+            self.widths[-1] = 16
+        self.sizes = (ctypes.c_int32 * (layers + 1))(*fleet.sizes)
+        self.panels = [_Panels(fleet, k, width) for k, width in enumerate(self.widths)]
+        self.thresholds = [
+            None if rate is None else _padded_thresholds(rate, units)
+            for rate, units in zip(fleet.rates, fleet.sizes, strict=False)
+        ]
+
+    def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
+        fleet, nets, cases = self.fleet, len(self.fleet.seeds), len(self.inputs)
+        order = philox.order(fleet.seeds, epoch, cases).contiguous()
+        for panels in self.panels:
+            panels.fill()
+        tally, active = Tally.zero(fleet), torch.zeros(nets, len(fleet.weights) - 1, dtype=torch.uint8)
+        moved = torch.zeros(nets, dtype=torch.uint8)
+        tallies = (_Tally * nets)(
+            *(_Tally(*(t[net : net + 1].data_ptr() for t in (tally.loss, tally.errors, active, moved))) for net in range(nets))
+        )
+        held: list[ctypes.Array] = []  # arrays of pointers that the kernel reads
+        structures = (_Net * nets)(*(self._net(net, step[net], momentum, held) for net in range(nets)))
+        shape = _Shape(nets, len(fleet.weights), self.batch, fleet.units == "logistic", ctypes.addressof(self.sizes))
+        first = epoch * -(-cases // self.batch)
+        for starts in _chunks(range(0, cases, self.batch)):
+            if stop():
+                return None
+            batches = (_Batch * (nets * len(starts)))(
+                *(
+                    _Batch(
+                        self.inputs.data_ptr(),
+                        self.targets.data_ptr(),
+                        order.data_ptr() + 8 * (net * cases + start),
+                        min(self.batch, cases - start),
+                        first + start // self.batch,
+                    )
+                    for net in range(nets)
+                    for start in starts
+                )
+            )
+            self.kernel.meannet_run(
+                ctypes.byref(shape), structures, batches, len(starts), tallies, self.threads, self.set
+            )
+        for panels in self.panels:
+            panels.empty()
+        tally.active, tally.moved = active > 0, moved > 0
+        return tally
+
+    def _net(self, net: int, step: float, momentum: float, held: list[ctypes.Array]) -> _Net:
+        def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
+            held.append((ctypes.c_void_p * len(tensors))(*(None if t is None else t[net].data_ptr() for t in tensors)))
+            return held[-1]
+
+        return _Net(
+            int(self.fleet.seeds[net]),
+            step,
+            momentum,
+            self.limit[net],
+            0.0,
+            pointers([panels.weights for panels in self.panels]),
+            pointers([panels.velocities for panels in self.panels]),
+            pointers([panels.biases for panels in self.panels]),
+            pointers([panels.bias_velocities for panels in self.panels]),
+            pointers(self.thresholds),
+        )
+
+
+class _Panels:
+    """One layer's parameters in the kernel's layout: (nets, panels, inputs, width), the last panel padded with zeros."""
+
+    def __init__(self, fleet: Fleet, layer: int, width: int):
+        self.fleet, self.layer, self.width = fleet, layer, width
+        nets, self.units, inputs = fleet.weights[layer].shape
+        panels = -(-self.units // width)
+        self.weights = torch.zeros(nets, panels, inputs, width)
+        self.velocities = torch.zeros_like(self.weights)
+        self.biases = torch.zeros(nets, panels * width)
+        self.bias_velocities = torch.zeros_like(self.biases)
+
+    def fill(self) -> None:
+        """Take over what the fleet holds."""
+        for ours, theirs in self._matrices():
+            for panel in range(ours.shape[1]):
+                part = theirs[:, panel * self.width : (panel + 1) * self.width]
+                ours[:, panel, :, : part.shape[1]] = part.mT
+        for ours, theirs in self._vectors():
+            ours[:, : self.units] = theirs
+
+    def empty(self) -> None:
+        """Give it back."""
+        for ours, theirs in self._matrices():
+            for panel in range(ours.shape[1]):
+                part = theirs[:, panel * self.width : (panel + 1) * self.width]
+                part.copy_(ours[:, panel, :, : part.shape[1]].mT)
+        for ours, theirs in self._vectors():
+            theirs.copy_(ours[:, : self.units])
+
+    def _matrices(self) -> list[tuple[Tensor, Tensor]]:
+        fleet, k = self.fleet, self.layer
+        return [(self.weights, fleet.weights[k]), (self.velocities, fleet.weight_velocities[k])]
+
+    def _vectors(self) -> list[tuple[Tensor, Tensor]]:
+        fleet, k = self.fleet, self.layer
+        return [(self.biases, fleet.biases[k]), (self.bias_velocities, fleet.bias_velocities[k])]
+
+
+def _padded_thresholds(rate: Tensor, units: int) -> Tensor:
+    """(nets, blocks of 64 units) int16; the padding is never omitted, being zero anyway."""
+    whole = torch.zeros(len(rate), -(-units // BLOCK) * BLOCK, dtype=torch.float64)
+    whole[:, :units] = rate
+    return thresholds(whole)
+
+
+def _chunks(starts: range) -> Iterator[range]:
+    return (starts[at : at + UPDATES_A_CALL] for at in range(0, len(starts), UPDATES_A_CALL))

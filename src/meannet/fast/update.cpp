@@ -1,0 +1,474 @@
+// Dropout backpropagation on a CPU (A.1), skipping every product with an exact zero: omitted units, rectified units that
+// are off, dark pixels. Nothing is approximated, and each sum is taken by one thread in a fixed order, so that results
+// do not depend on the number of threads.
+//
+// Layout. The units of a layer are cut into panels of 16 * V units, the last one padded with zeros. Weights are
+// [panel][input][unit of the panel] and activities [panel][case][unit of the panel], so that every inner loop runs
+// over neighbouring floats. Beside its activities a layer keeps, for each case and each panel, the list of units that
+// are not zero; the next layer's product and the gradient product walk these lists.
+//
+// One update of one net, each line a loop over panels or cases that threads share:
+//   inputs:   gather the cases, omit visible units, list what is left
+//   forward:  per layer, sums over the listed units below; activation; mask; list what is left
+//   output:   softmax, loss, derivative
+//   backward: per hidden layer, derivatives of the listed units only
+//   step:     gradient product over the listed cases of each input, momentum, weights, norm bound
+//
+// The file is compiled once for each instruction set; dispatch.cpp chooses at run time.
+
+#include "update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#ifndef INSTRUCTION_SET
+#define INSTRUCTION_SET plain
+#endif
+
+namespace INSTRUCTION_SET {
+namespace {
+
+constexpr int LANES = 16;
+constexpr int BLOCK = 64;  // inputs of a list: one entry of a list is an input of its block
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+
+struct alignas(64) Line {  // memory in whole cache lines: a load that straddles two takes twice as long
+  float values[LANES];
+};
+using Lines = std::vector<Line>;
+inline float* floats(Lines& lines) { return lines.data()->values; }
+
+inline Vector load(const float* at) {
+  Vector v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+inline void store(float* at, Vector v) { std::memcpy(at, &v, sizeof v); }
+inline Vector all(float x) { return x - Vector{}; }
+
+inline float sum(Vector v) {  // always in the same order
+  float halves[LANES];
+  store(halves, v);
+  for (int n = LANES / 2; n; n /= 2)
+    for (int i = 0; i < n; i++) halves[i] += halves[i + n];
+  return halves[0];
+}
+
+inline Vector exponential(Vector x) {
+  // e^x = 2^n e^r with |r| <= ln 2 / 2; a polynomial in r, good to float rounding.
+  x = x < all(-87.0f) ? all(-87.0f) : x;
+  x = x > all(87.0f) ? all(87.0f) : x;
+  const Vector shift = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  Vector n = x * all(1.44269504f) + shift - shift;
+  Vector r = x - n * all(0.693359375f) + n * all(2.12194440e-4f);
+  Vector p = all(1.9875691500e-4f);
+  p = p * r + all(1.3981999507e-3f);
+  p = p * r + all(8.3334519073e-3f);
+  p = p * r + all(4.1665795894e-2f);
+  p = p * r + all(1.6666665459e-1f);
+  p = p * r + all(5.0000001201e-1f);
+  p = p * r * r + r + all(1.0f);
+  Integers power = (__builtin_convertvector(n, Integers) + 127) << 23;
+  Vector scale;
+  std::memcpy(&scale, &power, sizeof scale);
+  return p * scale;
+}
+
+// Philox 4x32-10 for eight neighbouring counters: the draws of 64 units, as in core/philox.py.
+void draw(uint64_t seed, uint32_t first_block, uint32_t row, uint32_t layer, uint32_t update, int16_t* draws) {
+  uint32_t c0[8], c1[8], c2[8], c3[8];
+  for (int i = 0; i < 8; i++) c0[i] = first_block + i, c1[i] = row, c2[i] = layer, c3[i] = update;
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; round++) {
+    for (int i = 0; i < 8; i++) {
+      uint64_t product0 = uint64_t{0xD2511F53} * c0[i], product1 = uint64_t{0xCD9E8D57} * c2[i];
+      c0[i] = static_cast<uint32_t>(product1 >> 32) ^ c1[i] ^ k0;
+      c2[i] = static_cast<uint32_t>(product0 >> 32) ^ c3[i] ^ k1;
+      c1[i] = static_cast<uint32_t>(product1);
+      c3[i] = static_cast<uint32_t>(product0);
+    }
+    k0 += 0x9E3779B9, k1 += 0xBB67AE85;
+  }
+  for (int i = 0; i < 8; i++) {
+    const uint32_t words[4] = {c0[i], c1[i], c2[i], c3[i]};
+    for (int w = 0; w < 4; w++) {
+      draws[8 * i + 2 * w] = static_cast<int16_t>(words[w] & 0xFFFF);
+      draws[8 * i + 2 * w + 1] = static_cast<int16_t>(words[w] >> 16);
+    }
+  }
+}
+
+inline int blocks_of(int units) { return (units + BLOCK - 1) / BLOCK; }
+
+// The units of one layer that are not zero: for each case and block, which and how much.
+struct Lists {
+  int blocks, cases;
+  std::vector<int32_t> counts;  // [block][case]
+  std::vector<int32_t> units;   // [block][case][BLOCK], counted within the block
+  std::vector<float> values;    // likewise
+  std::vector<int32_t> used;    // [input]: cases in which it is not zero ...
+  std::vector<int32_t> which;   // [input][case]: ... which cases ...
+  std::vector<float> amounts;   // [input][case]: ... and how much
+
+  Lists(int units_, int cases_)
+      : blocks(blocks_of(units_)),
+        cases(cases_),
+        counts(size_t(blocks) * cases_),
+        units(size_t(blocks) * cases_ * BLOCK),
+        values(size_t(blocks) * cases_ * BLOCK),
+        used(size_t(blocks) * BLOCK),
+        which(size_t(blocks) * BLOCK * cases_),
+        amounts(size_t(blocks) * BLOCK * cases_) {}
+
+  int count(int block, int item) const { return counts[size_t(block) * cases + item]; }
+  const int32_t* unit(int block, int item) const { return &units[(size_t(block) * cases + item) * BLOCK]; }
+  const float* value(int block, int item) const { return &values[(size_t(block) * cases + item) * BLOCK]; }
+
+  void list(int block, int item, const float* row) {
+    const size_t slot = size_t(block) * cases + item;
+    int32_t* to = &units[slot * BLOCK];
+    float* amount = &values[slot * BLOCK];
+    int n = 0;
+    for (int i = 0; i < BLOCK; i++) {  // without a branch: what is not kept is overwritten
+      to[n] = i;
+      amount[n] = row[i];
+      n += row[i] != 0.0f;
+    }
+    counts[slot] = n;
+  }
+
+  // The same by input: for each input of the block the cases in which it is not zero.
+  void turn(int block, int of) {
+    int32_t* n = &used[size_t(block) * BLOCK];
+    std::fill(n, n + BLOCK, 0);
+    for (int item = 0; item < of; item++) {
+      const int32_t* listed = unit(block, item);
+      const float* amount = value(block, item);
+      for (int t = 0, e = count(block, item); t < e; t++) {
+        const size_t at = (size_t(block) * BLOCK + listed[t]) * cases + n[listed[t]]++;
+        which[at] = item;
+        amounts[at] = amount[t];
+      }
+    }
+  }
+};
+
+// What a thread needs to take one net through one update.
+struct Workspace {
+  std::vector<Lists> lists;   // of the visible units, of each hidden layer, and of many outputs' derivatives
+  std::vector<Lines> passed;  // per layer [panel][case][unit]: activities; of the last, outputs
+  std::vector<Lines> deltas;  // likewise: derivatives, times minus the step
+
+  Workspace(const Shape& shape, int cases) {
+    for (int k = 0; k <= shape.layers; k++) lists.emplace_back(shape.sizes[k], cases);
+    for (int k = 0; k < shape.layers; k++) {
+      const Panels panels(shape, k);
+      passed.emplace_back(size_t(panels.count) * cases * panels.width / LANES);
+      deltas.emplace_back(size_t(panels.count) * cases * panels.width / LANES);
+    }
+  }
+};
+
+// total += sum over the listed rows of their amount times the row; rows are V vectors long.
+template <int V, class Amount>
+inline void add_listed(Vector* total, const float* rows, const int32_t* listed, int n, Amount amount) {
+  Vector second[V] = {};  // two sums at a time, or each addition would wait for the one before it
+  int t = 0;
+  for (; t + 1 < n; t += 2) {
+    const float *row = rows + listed[t] * (V * LANES), *next = rows + listed[t + 1] * (V * LANES);
+    const Vector a = all(amount(t)), b = all(amount(t + 1));
+    for (int v = 0; v < V; v++) total[v] += a * load(row + v * LANES);
+    for (int v = 0; v < V; v++) second[v] += b * load(next + v * LANES);
+  }
+  if (t < n)
+    for (int v = 0; v < V; v++) total[v] += all(amount(t)) * load(rows + listed[t] * (V * LANES) + v * LANES);
+  for (int v = 0; v < V; v++) total[v] += second[v];
+}
+
+// Total inputs of one panel, from the listed units below.
+template <int V>
+void forward(const Lists& below, const float* weight, const float* bias, int cases, float* out) {
+  constexpr int W = V * LANES;
+  for (int block = 0; block < below.blocks; block++)  // a block's weights stay in the first cache for all cases
+    for (int item = 0; item < cases; item++) {
+      const float* amount = below.value(block, item);
+      float* to = out + size_t(item) * W;
+      Vector total[V];
+      for (int v = 0; v < V; v++) total[v] = load((block ? to : bias) + v * LANES);
+      add_listed<V>(total, weight + size_t(block) * BLOCK * W, below.unit(block, item), below.count(block, item),
+                    [=](int t) { return amount[t]; });
+      for (int v = 0; v < V; v++) store(to + v * LANES, total[v]);
+    }
+}
+
+void activate(float* row, bool logistic) {
+  for (int i = 0; i < BLOCK; i += LANES) {
+    const Vector z = load(row + i);
+    const Vector zero = {};
+    store(row + i, logistic ? all(1.0f) / (all(1.0f) + exponential(-z)) : (z > zero ? z : zero));
+  }
+}
+
+void omit(float* row, const int16_t* thresholds, const int16_t* draws) {
+  for (int i = 0; i < BLOCK; i++) row[i] = draws[i] >= thresholds[i] ? row[i] : 0.0f;
+}
+
+// to[column][row] := from[row][column] of a square of 64 rows, in steps of 4 by 4.
+void transpose(const float* from, int rows, float* to) {
+  typedef float Four __attribute__((vector_size(16)));
+  auto four = [&](int row, int column) {
+    Four v = {};
+    if (row < rows) std::memcpy(&v, from + row * BLOCK + column, sizeof v);
+    return v;
+  };
+  for (int r = 0; r < BLOCK; r += 4)
+    for (int c = 0; c < BLOCK; c += 4) {
+      const Four a = four(r, c), b = four(r + 1, c), x = four(r + 2, c), y = four(r + 3, c);
+      const Four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Four xy0 = __builtin_shufflevector(x, y, 0, 4, 1, 5), xy1 = __builtin_shufflevector(x, y, 2, 6, 3, 7);
+      const Four turned[4] = {
+          __builtin_shufflevector(ab0, xy0, 0, 1, 4, 5), __builtin_shufflevector(ab0, xy0, 2, 3, 6, 7),
+          __builtin_shufflevector(ab1, xy1, 0, 1, 4, 5), __builtin_shufflevector(ab1, xy1, 2, 3, 6, 7)};
+      for (int i = 0; i < 4; i++) std::memcpy(to + (c + i) * BLOCK + r, &turned[i], sizeof(Four));
+    }
+}
+
+// Derivatives of one block of units by those of the layer above, of which only the listed ones are not zero.
+void backward(const Lists& above_lists, const float* above, const float* weight, int block, int inputs, int cases,
+              float* delta) {
+  alignas(64) float turned[BLOCK * BLOCK];  // [unit above][unit of this block]
+  constexpr int V = BLOCK / LANES;
+  for (int panel = 0; panel < above_lists.blocks; panel++) {
+    transpose(weight + (size_t(panel) * inputs + size_t(block) * BLOCK) * BLOCK, inputs - block * BLOCK, turned);
+    for (int item = 0; item < cases; item++) {
+      const float* from = above + (size_t(panel) * cases + item) * BLOCK;
+      const int32_t* listed = above_lists.unit(panel, item);
+      float* to = delta + size_t(item) * BLOCK;
+      Vector total[V] = {};
+      if (panel)
+        for (int v = 0; v < V; v++) total[v] = load(to + v * LANES);
+      add_listed<V>(total, turned, listed, above_lists.count(panel, item), [=](int t) { return from[listed[t]]; });
+      for (int v = 0; v < V; v++) store(to + v * LANES, total[v]);
+    }
+  }
+}
+
+// The same from an output layer of up to 16 units, all of which count.
+void backward_from_few(const float* above, const float* weight, int block, int inputs, int cases, float* delta) {
+  for (int item = 0; item < cases; item++) {
+    const Vector d = load(above + size_t(item) * LANES);
+    for (int i = 0; i < BLOCK; i++) {
+      const int unit = block * BLOCK + i;
+      delta[size_t(item) * BLOCK + i] = unit < inputs ? sum(d * load(weight + size_t(unit) * LANES)) : 0.0f;
+    }
+  }
+}
+
+// delta := delta times the slope of each unit, which follows from its activity and is 0 where that is.
+void times_slope(const float* activity, bool logistic, int count, float* delta) {
+  const Vector zero = {};
+  for (int i = 0; i < count; i += LANES) {
+    const Vector a = load(activity + i), d = load(delta + i);
+    store(delta + i, logistic ? d * a * (all(1.0f) - a) : (a > zero ? d : zero));
+  }
+}
+
+// Gradient product, momentum, step and, for hidden layers, norm bound of one panel. Returns whether a gradient was not 0.
+template <int V>
+bool step(const Lists& below, const float* delta, int inputs, int cases, float momentum, float limit, float* weight,
+          float* velocity, float* bias, float* bias_velocity) {
+  constexpr int W = V * LANES;
+  Vector squared[V] = {}, largest[V] = {};
+  for (int input = 0; input < inputs; input++) {
+    const float* amounts = &below.amounts[size_t(input) * below.cases];
+    Vector change[V] = {};
+    add_listed<V>(change, delta, &below.which[size_t(input) * below.cases], below.used[input],
+                  [=](int t) { return amounts[t]; });
+    float *w = weight + size_t(input) * W, *s = velocity + size_t(input) * W;
+    for (int v = 0; v < V; v++) {
+      const Vector size = change[v] < 0.0f ? -change[v] : change[v];
+      largest[v] = size > largest[v] ? size : largest[v];
+      const Vector speed = all(momentum) * load(s + v * LANES) + change[v];
+      const Vector moved = load(w + v * LANES) + speed;
+      store(s + v * LANES, speed);
+      store(w + v * LANES, moved);
+      squared[v] += moved * moved;
+    }
+  }
+  bool any = false;
+  for (int v = 0; v < V; v++) {
+    Vector change = {};
+    for (int item = 0; item < cases; item++) change += load(delta + size_t(item) * W + v * LANES);
+    const Vector speed = all(momentum) * load(bias_velocity + v * LANES) + change;
+    store(bias_velocity + v * LANES, speed);
+    store(bias + v * LANES, load(bias + v * LANES) + speed);
+    for (int i = 0; i < LANES; i++) any |= largest[v][i] > 0.0f;
+  }
+  if (std::isinf(limit)) return any;
+  bool over = false;
+  Vector scale[V];
+  for (int v = 0; v < V; v++)
+    for (int i = 0; i < LANES; i++) {
+      scale[v][i] = squared[v][i] > limit ? std::sqrt(limit / squared[v][i]) : 1.0f;
+      over |= squared[v][i] > limit;
+    }
+  for (int input = 0; over && input < inputs; input++)
+    for (int v = 0; v < V; v++) {
+      float* w = weight + size_t(input) * W + v * LANES;
+      store(w, load(w) * scale[v]);
+    }
+  return any;
+}
+
+// Softmax of each case, its loss and error, and the derivative by the total inputs times `factor`.
+void softmax(const Panels& panels, int outputs, int cases, const float* total, const int64_t* targets,
+             const int64_t* order, float factor, float* delta, double* loss, int64_t* errors) {
+  std::vector<float> z(outputs);
+  for (int item = 0; item < cases; item++) {
+    for (int i = 0; i < outputs; i++) z[i] = total[panels.at(i, item, cases)];
+    const int answer = static_cast<int>(std::max_element(z.begin(), z.end()) - z.begin());
+    const int64_t target = targets[order[item]];
+    const float largest = z[answer], right = z[target];
+    double whole = 0;
+    for (int i = 0; i < outputs; i++) whole += z[i] = std::exp(z[i] - largest);
+    *loss += std::log(whole) + largest - right;
+    *errors += !(answer == target);
+    for (int i = 0; i < outputs; i++)
+      delta[panels.at(i, item, cases)] = (z[i] / static_cast<float>(whole) - (i == target ? 1.0f : 0.0f)) * factor;
+  }
+}
+
+// A part of a weight layer: one of its panels, or one block of its inputs.
+struct Task {
+  int layer, part;
+};
+template <class Parts>
+std::vector<Task> tasks(const Shape& shape, Parts parts) {
+  std::vector<Task> found;
+  for (int k = shape.layers - 1; k >= 0; k--)
+    for (int part = 0; part < parts(k); part++) found.push_back({k, part});
+  return found;
+}
+
+void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, const Tally& tally, int threads) {
+  const int last = shape.layers - 1, cases = batch.cases;
+  const bool logistic = shape.logistic;
+
+  const int blocks = blocks_of(shape.sizes[0]);
+#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
+  for (int item = 0; item < cases; item++) {
+    const float* from = batch.inputs + batch.order[item] * shape.sizes[0];
+    float row[BLOCK];
+    int16_t draws[BLOCK];
+    for (int block = 0; block < blocks; block++) {
+      const int here = std::min(BLOCK, shape.sizes[0] - block * BLOCK);
+      std::copy(from + block * BLOCK, from + block * BLOCK + here, row);
+      std::fill(row + here, row + BLOCK, 0.0f);
+      if (net.thresholds[0]) {
+        draw(net.seed, block * (BLOCK / 8), item, 0, batch.update, draws);
+        omit(row, net.thresholds[0] + block * BLOCK, draws);
+      }
+      work.lists[0].list(block, item, row);
+    }
+  }
+
+  for (int k = 0; k < last; k++) {
+    const Panels panels(shape, k);
+    bool active = false;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : active)
+    for (int p = 0; p < panels.count; p++) {
+      float* out = floats(work.passed[k]) + size_t(p) * cases * BLOCK;
+      forward<4>(work.lists[k], net.weights[k] + panels.weights(p), net.biases[k] + p * BLOCK, cases, out);
+      const int here = std::min(BLOCK, shape.sizes[k + 1] - p * BLOCK);
+      for (int item = 0; item < cases; item++) {
+        float* row = out + size_t(item) * BLOCK;
+        activate(row, logistic);
+        if (net.thresholds[k + 1]) {
+          int16_t draws[BLOCK];
+          draw(net.seed, p * (BLOCK / 8), item, k + 1, batch.update, draws);
+          omit(row, net.thresholds[k + 1] + p * BLOCK, draws);
+        }
+        std::fill(row + here, row + BLOCK, 0.0f);  // logistic units of the padding are not zero by themselves
+        work.lists[k + 1].list(p, item, row);
+        active = active || work.lists[k + 1].count(p, item) > 0;
+      }
+    }
+    if (active) tally.active[k] = 1;
+  }
+
+  {
+    const Panels panels(shape, last);
+    float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
+    for (int p = 0; p < panels.count; p++) {
+      auto go = panels.width == LANES ? forward<1> : forward<4>;
+      go(work.lists[last], net.weights[last] + panels.weights(p), net.biases[last] + p * panels.width, cases,
+         total + size_t(p) * cases * panels.width);
+    }
+    std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
+    softmax(panels, shape.sizes[last + 1], cases, total, batch.targets, batch.order, -net.step / cases, delta, tally.loss,
+            tally.errors);
+    if (panels.width == BLOCK)
+      for (int p = 0; p < panels.count; p++)
+        for (int item = 0; item < cases; item++)
+          work.lists[last + 1].list(p, item, delta + (size_t(p) * cases + item) * BLOCK);
+  }
+
+  // Turning the lists needs no derivatives, so it shares a loop with the first of these.
+  std::vector<Task> turns = tasks(shape, [&](int k) { return work.lists[k].blocks; });
+  for (int k = last; k > 0; k--) {  // derivatives of hidden layer k, the layer below weights k
+    const Panels above(shape, k);
+    const float* delta = floats(work.deltas[k]);
+    const int own = blocks_of(shape.sizes[k]), more = k == last ? static_cast<int>(turns.size()) : 0;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int task = 0; task < own + more; task++) {
+      if (task >= own) {
+        const Task turn = turns[task - own];
+        work.lists[turn.layer].turn(turn.part, cases);
+        continue;
+      }
+      const size_t at = size_t(task) * cases * BLOCK;
+      float* out = floats(work.deltas[k - 1]) + at;
+      if (above.width == LANES)
+        backward_from_few(delta, net.weights[k], task, shape.sizes[k], cases, out);
+      else
+        backward(work.lists[k + 1], delta, net.weights[k], task, shape.sizes[k], cases, out);
+      times_slope(floats(work.passed[k - 1]) + at, logistic, cases * BLOCK, out);
+    }
+  }
+  if (last == 0)
+    for (const Task& turn : turns) work.lists[turn.layer].turn(turn.part, cases);
+
+  std::vector<Task> steps = tasks(shape, [&](int k) { return Panels(shape, k).count; });
+  bool moved = false;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : moved)
+  for (int task = 0; task < static_cast<int>(steps.size()); task++) {
+    const int k = steps[task].layer, panel = steps[task].part;
+    const Panels panels(shape, k);
+    auto go = panels.width == LANES ? step<1> : step<4>;
+    const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
+    const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, net.momentum,
+                        k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
+                        net.biases[k] + unit, net.bias_velocities[k] + unit);
+    moved = moved || (any && k < last);
+  }
+  if (moved) *tally.moved = 1;
+}
+
+}  // namespace
+
+void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads) {
+  // Whole nets side by side where that fills the threads evenly, else the panels of one net after another.
+  const bool side_by_side = shape.nets >= 4 * threads || (shape.nets > 1 && shape.nets % threads == 0);
+  const int outer = side_by_side ? threads : 1, inner = side_by_side ? 1 : threads;
+  std::vector<Workspace> work(outer, Workspace(shape, shape.batch));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(outer)
+  for (int net = 0; net < shape.nets; net++)
+    for (int u = 0; u < updates; u++)
+      update(shape, nets[net], work[thread_number()], batches[size_t(net) * updates + u], tallies[net], inner);
+}
+
+}  // namespace INSTRUCTION_SET

@@ -1,0 +1,82 @@
+"""What is shipped: a light import, and a wheel and a source archive that hold all that is needed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+import meannet
+
+PROJECT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "sklearn", "numpy", "scipy", "matplotlib", "rich")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive."""
+    out = tmp_path_factory.mktemp("dist")
+    offline = ["--no-isolation"] if importlib.util.find_spec("hatchling") else []
+    command = [sys.executable, "-m", "build", *offline, "--outdir", str(out), str(PROJECT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and not offline and "No matching distribution" in done.stdout + done.stderr:
+        pytest.skip("hatchling is not installed, and no package index answers to get it from")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_the_wheel_holds_the_types_the_page_and_every_module(built):
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"meannet/py.typed", "meannet/report/page.html"} <= names
+    assert {str(path.relative_to(PROJECT / "src")) for path in (PROJECT / "src").rglob("*.py")} <= names
+    assert all(name.startswith(("meannet/", f"meannet-{meannet.__version__}.dist-info/")) for name in names)
+
+
+def test_the_wheels_metadata_is_the_packages(built):
+    (wheel,) = built.glob("*.whl")
+    folder = f"meannet-{meannet.__version__}.dist-info"
+    archive = zipfile.ZipFile(wheel)
+    metadata = message_from_string(archive.read(f"{folder}/METADATA").decode())
+    assert (metadata["Name"], metadata["Version"]) == ("meannet", meannet.__version__)
+    assert {"torch", "numpy", "scikit-learn", "safetensors", "rich"} <= {
+        requirement.partition(">")[0] for requirement in metadata.get_all("Requires-Dist", [])
+    }
+    assert "meannet = meannet.cli:main" in archive.read(f"{folder}/entry_points.txt").decode()
+
+
+def test_the_source_archive_holds_sources_tests_and_licence(built):
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "src/meannet/cli.py", "tests/test_package.py"} <= names
+
+
+def test_the_wheel_works_where_the_checkout_is_not(built, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    command = [sys.executable, "-m", "meannet", "list", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and '"recipe": "digits"' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("does", ["import meannet", "from meannet.cli import main; main(['--help'])"])
+def test_importing_and_asking_for_help_load_nothing_heavy(does):
+    program = (
+        f"import sys\ntry:\n    {does}\nexcept SystemExit:\n    pass\nprint(*(n for n in {HEAVY} if n in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_what_the_package_offers_is_there_on_demand():
+    assert callable(meannet.run) and callable(meannet.resume) and meannet.Experiment.__name__ == "Experiment"
+    assert set(meannet.__all__) <= set(dir(meannet))
+    with pytest.raises(AttributeError, match="nosuch"):
+        meannet.__getattr__("nosuch")
