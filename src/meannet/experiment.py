@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from meannet.data import Dataset
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
 from meannet.runlog import RunFolder, check_free
-from meannet.train import Epoch, Fault, train
+from meannet.train import Engine, Epoch, Fault, train
 
 
 class Interrupted(Exception):
@@ -69,6 +69,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
             raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
         return result
     experiment, where = opened.experiment(), device.choose(options.device)
+    if options.path == "auto":  # the two paths differ in rounding
+        options = replace(options, path=opened.began_with("path", "auto"))
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
 
 
@@ -107,17 +109,18 @@ def _run(
         def seconds() -> float:
             return before + time.perf_counter() - clock
 
-        arms, rows, path = [], [], ""
+        arms, rows, engine = [], [], None
         for hidden in experiment.net.hidden:
             name = net_name(hidden, dataset)
             with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-                fleet, faults, path = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
+                fleet, faults, engine = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
                 arms += outcome.arm_results(experiment, fleet, name, dataset, faults, folder.records())
                 if experiment.samples:
                     options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
                     rows += outcome.sampled_rows(experiment, fleet, name, dataset, experiment.samples, faults)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
+        assert engine is not None
         result = {
             "recipe": experiment.recipe,
             "paper": experiment.paper,
@@ -135,8 +138,8 @@ def _run(
             },
             "epochs": experiment.optim.epochs,
             "device": device.describe(where),
-            "precision": _precision(path),
-            "path": path,
+            "precision": engine.precision,
+            "path": engine.name,
             "seconds": round(seconds(), 1),
             "commit": device.commit(),
             "versions": device.versions(),
@@ -153,7 +156,7 @@ def _train_one(
     where: torch.device,
     options: Options,
     seconds: Callable[[], float],
-) -> tuple[Fleet, list[Fault], str]:
+) -> tuple[Fleet, list[Fault], Engine]:
     """Train, or go on training, one architecture to its last epoch."""
     fleet = make_fleet(experiment, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
@@ -167,8 +170,8 @@ def _train_one(
     engine = fast.engine(
         fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
     )
-    command = folder.command() or options.command
-    folder.write("environment.json", device.environment(where, _precision(engine.name), engine.name, command))
+    command = folder.began_with("command", options.command)
+    folder.write("environment.json", device.environment(where, engine.precision, engine.name, command))
     saved_epoch, saved_at = facts["epoch"], time.perf_counter()
     epoch_now = facts["epoch"]
 
@@ -192,7 +195,7 @@ def _train_one(
         len(inputs),
         experiment.optim,
         [experiment.lr(arm) for arm in each],
-        start=facts["epoch"] if len(faults) < len(each) else experiment.optim.epochs,
+        start=facts["epoch"],
         stopped=[fault.net for fault in faults],
         stop=options.stop,
     ):
@@ -217,7 +220,7 @@ def _train_one(
     save()
     if options.stop():
         raise Interrupted
-    return fleet, faults, engine.name
+    return fleet, faults, engine
 
 
 def _restore(
@@ -260,7 +263,3 @@ def _saved_epochs(
         if checkpoint.exists(path):
             found[net_name(hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
     return found
-
-
-def _precision(path: str) -> str:
-    return "float32" if path == "plain" else "bfloat16 products, float32 weights"

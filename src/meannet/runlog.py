@@ -60,10 +60,10 @@ class RunFolder:
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
 
-    def command(self) -> str:
-        """The command that began the run; empty where none is on record."""
+    def began_with(self, name: str, otherwise: str) -> str:
+        """What environment.json says of how the run began, such as its command."""
         found = self.read("environment.json") if (self.path / "environment.json").exists() else {}
-        return found.get("command", "") if isinstance(found, dict) else ""
+        return found.get(name, otherwise) if isinstance(found, dict) else otherwise
 
     def write(self, name: str, document: Any) -> None:
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -60,7 +60,8 @@ class Epoch:
 class Engine(Protocol):
     """Runs the updates of one epoch: the plain loop below, or a fast twin of it."""
 
-    name: str
+    name: str  # plain or fast
+    precision: str
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         """All updates of the epoch; None when `stop` said so before its end."""
@@ -72,6 +73,7 @@ class Plain:
     name = "plain"
 
     def __init__(self, fleet: Fleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float]):
+        self.precision = str(fleet.weights[0].dtype).removeprefix("torch.")
         self.fleet, self.inputs, self.targets, self.batch = fleet, inputs, targets, batch
         self.limit = _per_net(limit, fleet)
 
@@ -126,6 +128,8 @@ def train(
     good = [tensor.clone() for tensor in state]
     out = set(stopped)
     for epoch in range(start, optim.epochs):
+        if len(out) == len(fleet.seeds):
+            return
         momentum = schedule.momentum(
             epoch, start=optim.momentum_start, end=optim.momentum_end, ramp=optim.momentum_epochs
         )
@@ -148,8 +152,6 @@ def train(
             momentum=momentum,
             faults=faults,
         )
-        if len(out) == len(fleet.seeds):
-            return
 
 
 def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float]) -> list[Fault]:

@@ -15,13 +15,18 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LIBRARY = "update.so"
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi"]
-X86_SETS = {"avx2": ["-mavx2", "-mfma"], "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"]}
+X86_SETS = {
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
+}
 
 
 def compiler() -> str | None:
     """The C++ compiler that CXX names, or the first of the usual ones."""
     named = os.environ.get("CXX")
-    return next((found for name in ([named] if named else ["c++", "g++", "clang++"]) if (found := shutil.which(name))), None)
+    return next(
+        (found for name in ([named] if named else ["c++", "g++", "clang++"]) if (found := shutil.which(name))), None
+    )
 
 
 def build(target: Path = HERE / LIBRARY) -> str:
@@ -42,12 +47,22 @@ def build(target: Path = HERE / LIBRARY) -> str:
 def _build(cxx: str, folder: Path, target: Path, x86: bool, threads: list[str]) -> str:
     common = [cxx, *FLAGS, *threads]
     jobs = [("plain", HERE / "update.cpp", ["-DINSTRUCTION_SET=plain"])]
-    jobs += [(name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86]
-    jobs += [("dispatch", HERE / "dispatch.cpp", ["-DWITH_X86_VECTORS", "-fvisibility=default"] if x86 else ["-fvisibility=default"])]
+    jobs += [
+        (name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86
+    ]
+    jobs += [
+        (
+            "dispatch",
+            HERE / "dispatch.cpp",
+            ["-DWITH_X86_VECTORS", "-fvisibility=default"] if x86 else ["-fvisibility=default"],
+        )
+    ]
     objects = []
     for name, source, flags in jobs:
         objects.append(folder / f"{name}.o")
-        done = subprocess.run([*common, *flags, "-c", source, "-o", objects[-1]], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*common, *flags, "-c", source, "-o", objects[-1]], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             return f"{cxx} could not compile {source.name}: {(done.stderr.strip().splitlines() or ['no message'])[0]}"
     made = folder / LIBRARY

@@ -23,7 +23,9 @@ _Pointers = ctypes.POINTER(ctypes.c_void_p)
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in ("nets", "layers", "batch", "logistic")] + [("sizes", ctypes.c_void_p)]
+    _fields_ = [(name, ctypes.c_int32) for name in ("nets", "layers", "batch", "logistic")] + [
+        ("sizes", ctypes.c_void_p)
+    ]
 
 
 class _Net(ctypes.Structure):
@@ -72,9 +74,10 @@ def threads() -> int:
 
 
 class Skipping:
-    """Runs epochs through the kernel; weights live in its panel layout during an epoch and in the fleet between them."""
+    """Runs epochs through the kernel; weights are in its panel layout during an epoch, in the fleet between epochs."""
 
     name = "fast"
+    precision = "float32"
 
     def __init__(
         self,
@@ -113,7 +116,10 @@ class Skipping:
         tally, active = Tally.zero(fleet), torch.zeros(nets, len(fleet.weights) - 1, dtype=torch.uint8)
         moved = torch.zeros(nets, dtype=torch.uint8)
         tallies = (_Tally * nets)(
-            *(_Tally(*(t[net : net + 1].data_ptr() for t in (tally.loss, tally.errors, active, moved))) for net in range(nets))
+            *(
+                _Tally(*(t[net : net + 1].data_ptr() for t in (tally.loss, tally.errors, active, moved)))
+                for net in range(nets)
+            )
         )
         held: list[ctypes.Array] = []  # arrays of pointers that the kernel reads
         structures = (_Net * nets)(*(self._net(net, step[net], momentum, held) for net in range(nets)))
@@ -163,7 +169,7 @@ class Skipping:
 
 
 class _Panels:
-    """One layer's parameters in the kernel's layout: (nets, panels, inputs, width), the last panel padded with zeros."""
+    """One layer's parameters in the kernel's layout, (nets, panels, inputs, width), the last panel padded with zeros."""
 
     def __init__(self, fleet: Fleet, layer: int, width: int):
         self.fleet, self.layer, self.width = fleet, layer, width

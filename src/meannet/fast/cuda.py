@@ -36,6 +36,7 @@ class Captured:
         self.fleet, self.batch, self.cases = fleet, min(batch, len(inputs)), len(inputs)
         device, nets = fleet.device, len(fleet.seeds)
         self.dtype = PRECISIONS[precision]
+        self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
         self.inputs, self.targets = inputs.to(self.dtype).contiguous(), targets.contiguous()
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)

@@ -23,6 +23,10 @@
 #include <cstring>
 #include <vector>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #ifndef INSTRUCTION_SET
 #define INSTRUCTION_SET plain
 #endif
@@ -31,7 +35,8 @@ namespace INSTRUCTION_SET {
 namespace {
 
 constexpr int LANES = 16;
-constexpr int BLOCK = 64;  // inputs of a list: one entry of a list is an input of its block
+constexpr int BLOCK = 64;          // units of a block, which is what one list is about
+constexpr int SLOT = BLOCK + LANES;  // room for a list: whole vectors are stored, the last one perhaps past its end
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
@@ -49,14 +54,6 @@ inline Vector load(const float* at) {
 }
 inline void store(float* at, Vector v) { std::memcpy(at, &v, sizeof v); }
 inline Vector all(float x) { return x - Vector{}; }
-
-inline float sum(Vector v) {  // always in the same order
-  float halves[LANES];
-  store(halves, v);
-  for (int n = LANES / 2; n; n /= 2)
-    for (int i = 0; i < n; i++) halves[i] += halves[i + n];
-  return halves[0];
-}
 
 inline Vector exponential(Vector x) {
   // e^x = 2^n e^r with |r| <= ln 2 / 2; a polynomial in r, good to float rounding.
@@ -108,7 +105,7 @@ inline int blocks_of(int units) { return (units + BLOCK - 1) / BLOCK; }
 struct Lists {
   int blocks, cases;
   std::vector<int32_t> counts;  // [block][case]
-  std::vector<int32_t> units;   // [block][case][BLOCK], counted within the block
+  std::vector<int32_t> units;   // [block][case][SLOT], counted within the block
   std::vector<float> values;    // likewise
   std::vector<int32_t> used;    // [input]: cases in which it is not zero ...
   std::vector<int32_t> which;   // [input][case]: ... which cases ...
@@ -118,26 +115,37 @@ struct Lists {
       : blocks(blocks_of(units_)),
         cases(cases_),
         counts(size_t(blocks) * cases_),
-        units(size_t(blocks) * cases_ * BLOCK),
-        values(size_t(blocks) * cases_ * BLOCK),
+        units(size_t(blocks) * cases_ * SLOT),
+        values(size_t(blocks) * cases_ * SLOT),
         used(size_t(blocks) * BLOCK),
         which(size_t(blocks) * BLOCK * cases_),
         amounts(size_t(blocks) * BLOCK * cases_) {}
 
   int count(int block, int item) const { return counts[size_t(block) * cases + item]; }
-  const int32_t* unit(int block, int item) const { return &units[(size_t(block) * cases + item) * BLOCK]; }
-  const float* value(int block, int item) const { return &values[(size_t(block) * cases + item) * BLOCK]; }
+  const int32_t* unit(int block, int item) const { return &units[(size_t(block) * cases + item) * SLOT]; }
+  const float* value(int block, int item) const { return &values[(size_t(block) * cases + item) * SLOT]; }
 
   void list(int block, int item, const float* row) {
     const size_t slot = size_t(block) * cases + item;
-    int32_t* to = &units[slot * BLOCK];
-    float* amount = &values[slot * BLOCK];
+    int32_t* to = &units[slot * SLOT];
+    float* amount = &values[slot * SLOT];
     int n = 0;
+#ifdef __AVX512F__
+    __m512i unit = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int i = 0; i < BLOCK; i += LANES, unit = _mm512_add_epi32(unit, _mm512_set1_epi32(LANES))) {
+      const __m512 v = _mm512_loadu_ps(row + i);
+      const __mmask16 some = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+      _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi32(some, unit));
+      _mm512_storeu_ps(amount + n, _mm512_maskz_compress_ps(some, v));
+      n += __builtin_popcount(some);
+    }
+#else
     for (int i = 0; i < BLOCK; i++) {  // without a branch: what is not kept is overwritten
       to[n] = i;
       amount[n] = row[i];
       n += row[i] != 0.0f;
     }
+#endif
     counts[slot] = n;
   }
 
@@ -159,7 +167,7 @@ struct Lists {
 
 // What a thread needs to take one net through one update.
 struct Workspace {
-  std::vector<Lists> lists;   // of the visible units, of each hidden layer, and of many outputs' derivatives
+  std::vector<Lists> lists;   // of the visible units, of each hidden layer, and of the outputs' derivatives
   std::vector<Lines> passed;  // per layer [panel][case][unit]: activities; of the last, outputs
   std::vector<Lines> deltas;  // likewise: derivatives, times minus the step
 
@@ -217,53 +225,50 @@ void omit(float* row, const int16_t* thresholds, const int16_t* draws) {
   for (int i = 0; i < BLOCK; i++) row[i] = draws[i] >= thresholds[i] ? row[i] : 0.0f;
 }
 
-// to[column][row] := from[row][column] of a square of 64 rows, in steps of 4 by 4.
-void transpose(const float* from, int rows, float* to) {
-  typedef float Four __attribute__((vector_size(16)));
+typedef float Four __attribute__((vector_size(16)));
+typedef int32_t FourIntegers __attribute__((vector_size(16)));
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, FourIntegers{__VA_ARGS__})
+#endif
+
+// to[column][row] := from[row][column], 64 rows of `columns`, in steps of 4 by 4; rows that are not there are zero.
+void transpose(const float* from, int rows, int columns, float* to) {
   auto four = [&](int row, int column) {
     Four v = {};
-    if (row < rows) std::memcpy(&v, from + row * BLOCK + column, sizeof v);
+    if (row < rows) std::memcpy(&v, from + row * columns + column, sizeof v);
     return v;
   };
   for (int r = 0; r < BLOCK; r += 4)
-    for (int c = 0; c < BLOCK; c += 4) {
+    for (int c = 0; c < columns; c += 4) {
       const Four a = four(r, c), b = four(r + 1, c), x = four(r + 2, c), y = four(r + 3, c);
-      const Four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Four xy0 = __builtin_shufflevector(x, y, 0, 4, 1, 5), xy1 = __builtin_shufflevector(x, y, 2, 6, 3, 7);
+      const Four ab0 = PICK(a, b, 0, 4, 1, 5), ab1 = PICK(a, b, 2, 6, 3, 7);
+      const Four xy0 = PICK(x, y, 0, 4, 1, 5), xy1 = PICK(x, y, 2, 6, 3, 7);
       const Four turned[4] = {
-          __builtin_shufflevector(ab0, xy0, 0, 1, 4, 5), __builtin_shufflevector(ab0, xy0, 2, 3, 6, 7),
-          __builtin_shufflevector(ab1, xy1, 0, 1, 4, 5), __builtin_shufflevector(ab1, xy1, 2, 3, 6, 7)};
+          PICK(ab0, xy0, 0, 1, 4, 5), PICK(ab0, xy0, 2, 3, 6, 7),
+          PICK(ab1, xy1, 0, 1, 4, 5), PICK(ab1, xy1, 2, 3, 6, 7)};
       for (int i = 0; i < 4; i++) std::memcpy(to + (c + i) * BLOCK + r, &turned[i], sizeof(Four));
     }
 }
 
 // Derivatives of one block of units by those of the layer above, of which only the listed ones are not zero.
-void backward(const Lists& above_lists, const float* above, const float* weight, int block, int inputs, int cases,
-              float* delta) {
+void backward(const Lists& listed_above, const float* above, const Panels& panels, const float* weight, int block,
+              int cases, float* delta) {
   alignas(64) float turned[BLOCK * BLOCK];  // [unit above][unit of this block]
   constexpr int V = BLOCK / LANES;
-  for (int panel = 0; panel < above_lists.blocks; panel++) {
-    transpose(weight + (size_t(panel) * inputs + size_t(block) * BLOCK) * BLOCK, inputs - block * BLOCK, turned);
+  const int width = panels.width, inputs = static_cast<int>(panels.inputs);
+  for (int panel = 0; panel < panels.count; panel++) {
+    transpose(weight + panels.weights(panel) + size_t(block) * BLOCK * width, inputs - block * BLOCK, width, turned);
     for (int item = 0; item < cases; item++) {
-      const float* from = above + (size_t(panel) * cases + item) * BLOCK;
-      const int32_t* listed = above_lists.unit(panel, item);
+      const float* from = above + (size_t(panel) * cases + item) * width;
+      const int32_t* listed = listed_above.unit(panel, item);
       float* to = delta + size_t(item) * BLOCK;
       Vector total[V] = {};
       if (panel)
         for (int v = 0; v < V; v++) total[v] = load(to + v * LANES);
-      add_listed<V>(total, turned, listed, above_lists.count(panel, item), [=](int t) { return from[listed[t]]; });
+      add_listed<V>(total, turned, listed, listed_above.count(panel, item), [=](int t) { return from[listed[t]]; });
       for (int v = 0; v < V; v++) store(to + v * LANES, total[v]);
-    }
-  }
-}
-
-// The same from an output layer of up to 16 units, all of which count.
-void backward_from_few(const float* above, const float* weight, int block, int inputs, int cases, float* delta) {
-  for (int item = 0; item < cases; item++) {
-    const Vector d = load(above + size_t(item) * LANES);
-    for (int i = 0; i < BLOCK; i++) {
-      const int unit = block * BLOCK + i;
-      delta[size_t(item) * BLOCK + i] = unit < inputs ? sum(d * load(weight + size_t(unit) * LANES)) : 0.0f;
     }
   }
 }
@@ -411,10 +416,13 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
     std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
     softmax(panels, shape.sizes[last + 1], cases, total, batch.targets, batch.order, -net.step / cases, delta, tally.loss,
             tally.errors);
-    if (panels.width == BLOCK)
-      for (int p = 0; p < panels.count; p++)
-        for (int item = 0; item < cases; item++)
-          work.lists[last + 1].list(p, item, delta + (size_t(p) * cases + item) * BLOCK);
+    for (int p = 0; p < panels.count; p++)
+      for (int item = 0; item < cases; item++) {
+        const float* from = delta + (size_t(p) * cases + item) * panels.width;
+        float row[BLOCK] = {};
+        std::copy(from, from + panels.width, row);
+        work.lists[last + 1].list(p, item, row);
+      }
   }
 
   // Turning the lists needs no derivatives, so it shares a loop with the first of these.
@@ -432,10 +440,7 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
       }
       const size_t at = size_t(task) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
-      if (above.width == LANES)
-        backward_from_few(delta, net.weights[k], task, shape.sizes[k], cases, out);
-      else
-        backward(work.lists[k + 1], delta, net.weights[k], task, shape.sizes[k], cases, out);
+      backward(work.lists[k + 1], delta, above, net.weights[k], task, cases, out);
       times_slope(floats(work.passed[k - 1]) + at, logistic, cases * BLOCK, out);
     }
   }

@@ -1,0 +1,24 @@
+"""Build hook: compiles the CPU kernel into the wheel; where that fails the wheel is pure and the plain path runs."""
+
+import importlib.util
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class KernelHook(BuildHookInterface):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        source = Path(self.root) / "src" / "meannet" / "fast" / "build.py"
+        spec = importlib.util.spec_from_file_location("kernel_build", source)
+        assert spec is not None and spec.loader is not None
+        kernel = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(kernel)
+        if reason := kernel.build():
+            self.app.display_warning(f"no CPU kernel, the plain path will be used: {reason}")
+            return
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform}"
+        build_data["artifacts"].append(f"src/meannet/fast/{kernel.LIBRARY}")
