@@ -169,7 +169,7 @@ class Skipping:
 
 
 class _Panels:
-    """One layer's parameters in the kernel's layout, (nets, panels, inputs, width), the last panel padded with zeros."""
+    """One layer's parameters in the kernel's layout, (nets, panels, inputs, width); the last panel ends in zeros."""
 
     def __init__(self, fleet: Fleet, layer: int, width: int):
         self.fleet, self.layer, self.width = fleet, layer, width

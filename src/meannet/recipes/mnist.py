@@ -95,7 +95,7 @@ def quick() -> Experiment:
         net=replace(full.net, hidden=((800, 800),)),
         optim=replace(full.optim, epochs=20, lr=2.0, decay=0.9, momentum_end=0.95, momentum_epochs=3),
         arms=(replace(BACKPROP, lr=0.5), DROPOUT, DROPOUT_INPUT),
-        seeds=(0,),
+        seeds=(0, 1),
         record_every=1,
         samples=10,
         sources=tuple(replace(s, section=chosen) if s.path in (*ours, "arms.backprop.lr") else s for s in full.sources),
