@@ -18,7 +18,8 @@ from meannet import recipes
 from meannet.report.written import count, duration, plain, short, spread
 
 FOLDER = Path(__file__).resolve().parents[2] / "results"
-PICTURE, PICTURED = Path("docs") / "fig1.svg", "mnist.a1"
+PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
+TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
 
 Result = dict[str, Any]
@@ -58,13 +59,15 @@ def results_table(folder: Path, base: Path) -> str:
         for row in claim_rows(result):
             stopped = f", {row.stopped} stopped" if row.stopped else ""
             paper = plain(row.paper) if row.paper is not None else ""
-            rows.append((seen[0], row.net, row.arm, paper, f"{spread(row.mean, row.sd)} ({row.n}{stopped})", *seen[1:]))
+            arm = next(a for a in result["arms"] if (a["net"], a["name"]) == (row.net, row.arm))
+            ours = ", ".join(map(count, arm["errors"])) if _scattered(arm) else spread(row.mean, row.sd)
+            rows.append((seen[0], row.net, row.arm, paper, f"{ours} ({row.n}{stopped})", *seen[1:]))
             seen = ["", "", ""]
         notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
         sizes[result["data"]["name"]] = f"{count(result['data']['n_test'])} for {result['data']['name']}"
     if not rows:
         return "No result is kept yet."
-    heads = ("experiment", "net", "arm", "paper", "ours, mean ± sd (n)", "time", "machine")
+    heads = ("experiment", "net", "arm", "paper", "ours, mean ± sd or each seed (n)", "time", "machine")
     counted = (
         f"Counts of test errors, of {', of '.join(sizes.values())}. Time is that of the whole run, all arms and seeds."
     )
@@ -93,7 +96,7 @@ def choices_table(folder: Path, base: Path) -> str:
 
 
 def picture(results: Sequence[Result]) -> str:
-    """The paper's Fig. 1 from kept results, as SVG on a white card: test errors against epochs, a band over seeds."""
+    """The paper's Fig. 1 from kept results, as SVG on a white card: test errors by epoch, a band over seeds."""
     from meannet.report.figures import WIDE, Ending, _frame
     from meannet.report.svg import INK, arm_colour, drawing, finish, style
 
@@ -117,16 +120,31 @@ def picture(results: Sequence[Result]) -> str:
         return _card(finish(made, title), *WIDE, title, caption)
 
 
+def pictured(folder: Path) -> list[Result]:
+    """The kept results to draw: of the first recipe that has some, all with means that say something."""
+    for recipe in PICTURED:
+        results = load(recipe, folder)
+        if results and not any(_scattered(arm) for result in results for arm in result["arms"]):
+            return results
+    return []
+
+
+def _scattered(arm: dict[str, Any]) -> bool:
+    """Whether the seeds differ by more than their mean, so that they are better named one by one."""
+    return arm["sd"] is not None and arm["sd"] > arm["mean"]
+
+
 def picture_words(results: Sequence[Result]) -> tuple[str, str]:
     """The picture's title, which is its finding, and what its lines and bands are."""
     last = ends(results)
-    best = min(last, key=lambda name: last[name])
+    best = min(last, key=lambda arm: last[arm])
+    name = TITLES.get(results[0]["data"]["name"], results[0]["data"]["name"])
     judged = [pair for result in results for pair in result["comparisons"] if pair["arm"] == best]
     if judged and all(pair["beyond_spread"] and pair["difference"] < 0 for pair in judged):
         over = judged[0]["over"]
-        title = f"Omitting units takes test errors on MNIST from {short(last[over])} to {short(last[best])}"
+        title = f"Omitting units takes test errors on {name} from {short(last[over])} to {short(last[best])}"
     else:
-        title = "Test errors on MNIST: " + ", ".join(f"{name} {short(value)}" for name, value in last.items())
+        title = f"Test errors on {name}: " + ", ".join(f"{arm} {short(value)}" for arm, value in last.items())
     nets = ", ".join(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
     seeds = max(len(arm["seeds"]) for result in results for arm in result["arms"])
     return title, f"{nets}: means over {seeds} seeds, bands from the least to the most, last epoch at the right"
@@ -136,7 +154,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
     """A page with what stands between its markers made anew; `base` is the folder that the page is in."""
 
     def figure() -> str:
-        results = load(PICTURED, folder)
+        results = pictured(folder)
         alt = ". ".join(picture_words(results)) if results else ""
         return f"![{alt}]({PICTURE.as_posix()})" if results else "No picture yet: it is drawn from the kept results."
 
@@ -162,7 +180,7 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
     """Bring a page, and the picture it shows, up to date with the kept results; returns what was written."""
     text = page.read_text(encoding="utf-8")
     page.write_text(fill(text, folder, page.resolve().parent), encoding="utf-8")
-    results = load(PICTURED, folder)
+    results = pictured(folder)
     if "<!-- figure -->" not in text or not results:
         return [page]
     drawn = page.resolve().parent / PICTURE
