@@ -15,7 +15,7 @@ run: $(VENV)/.runtime
 	$(BIN)/meannet run digits
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile  # two workers, a thread each
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

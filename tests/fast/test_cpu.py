@@ -82,9 +82,9 @@ def test_kernel_agrees_with_the_plain_version_in_float64(instruction_set, units,
 @pytest.mark.parametrize("units", ["rectified", "logistic"])
 def test_any_number_of_threads_gives_the_same_bits(units):
     sizes = (40, 150, 130, 10)
-    inputs, targets = cases(60, sizes)
+    inputs, targets = cases(40, sizes)
     states = []
-    for count in (1, 2, 3, 5, 12):  # one net after another, and nets side by side
+    for count in (1, 2, 5):  # one net after another, and nets side by side
         trained = fleet(sizes, units)
         engine = Skipping(trained, inputs, targets, 20, LIMITS, use_threads=count)
         for epoch in range(3):

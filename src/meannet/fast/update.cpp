@@ -7,12 +7,12 @@
 // over neighbouring floats. Beside its activities a layer keeps, for each case and each panel, the list of units that
 // are not zero; the next layer's product and the gradient product walk these lists.
 //
-// One update of one net, each line a loop over panels or cases that threads share:
-//   inputs:   gather the cases, omit visible units, list what is left
-//   forward:  per layer, sums over the listed units below; activation; mask; list what is left
-//   output:   softmax, loss, derivative
-//   backward: per hidden layer, derivatives of the listed units only
-//   step:     gradient product over the listed cases of each input, momentum, weights, norm bound
+// One update of one net, most of it loops over panels or cases that threads share (struct Update):
+//   take_inputs   gather the cases, omit visible units, list what is left
+//   pass_forward  per hidden layer: sums over the listed units below, activation, mask, list of what is left
+//   put_out       outputs, softmax, loss, derivative
+//   pass_back     per hidden layer: derivatives, sums over the listed units above
+//   take_steps    gradient product over the listed cases of each input, momentum, weights, norm bound
 //
 // The file is compiled once for each instruction set; dispatch.cpp chooses at run time.
 
@@ -35,7 +35,7 @@ namespace INSTRUCTION_SET {
 namespace {
 
 constexpr int LANES = 16;
-constexpr int BLOCK = 64;          // units of a block, which is what one list is about
+constexpr int BLOCK = 64;            // units of a block, which is what one list is about
 constexpr int SLOT = BLOCK + LANES;  // room for a list: whole vectors are stored, the last one perhaps past its end
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
@@ -359,30 +359,42 @@ std::vector<Task> tasks(const Shape& shape, Parts parts) {
   return found;
 }
 
-void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, const Tally& tally, int threads) {
-  const int last = shape.layers - 1, cases = batch.cases;
-  const bool logistic = shape.logistic;
+// One mini-batch of one net on its way through an update.
+struct Update {
+  const Shape& shape;
+  Net& net;
+  Workspace& work;
+  const Batch& batch;
+  const Tally& tally;
+  const int threads, cases, last;  // the last weight layer is the output layer
 
-  const int blocks = blocks_of(shape.sizes[0]);
-#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
-  for (int item = 0; item < cases; item++) {
-    const float* from = batch.inputs + batch.order[item] * shape.sizes[0];
-    float row[BLOCK];
+  Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, int threads_)
+      : shape(s), net(n), work(w), batch(b), tally(t), threads(threads_), cases(b.cases), last(s.layers - 1) {}
+
+  void omit_units(int layer, int block, int item, float* row) const {
+    if (!net.thresholds[layer]) return;
     int16_t draws[BLOCK];
-    for (int block = 0; block < blocks; block++) {
-      const int here = std::min(BLOCK, shape.sizes[0] - block * BLOCK);
-      std::copy(from + block * BLOCK, from + block * BLOCK + here, row);
-      std::fill(row + here, row + BLOCK, 0.0f);
-      if (net.thresholds[0]) {
-        draw(net.seed, block * (BLOCK / 8), item, 0, batch.update, draws);
-        omit(row, net.thresholds[0] + block * BLOCK, draws);
+    draw(net.seed, block * (BLOCK / 8), item, layer, batch.update, draws);
+    omit(row, net.thresholds[layer] + block * BLOCK, draws);
+  }
+
+  void take_inputs() {
+    const int blocks = blocks_of(shape.sizes[0]);
+#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
+    for (int item = 0; item < cases; item++) {
+      const float* from = batch.inputs + batch.order[item] * shape.sizes[0];
+      for (int block = 0; block < blocks; block++) {
+        float row[BLOCK] = {};
+        std::copy(from + block * BLOCK, from + std::min((block + 1) * BLOCK, shape.sizes[0]), row);
+        omit_units(0, block, item, row);
+        work.lists[0].list(block, item, row);
       }
-      work.lists[0].list(block, item, row);
     }
   }
 
-  for (int k = 0; k < last; k++) {
+  void pass_forward(int k) {
     const Panels panels(shape, k);
+    const bool logistic = shape.logistic;
     bool active = false;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : active)
     for (int p = 0; p < panels.count; p++) {
@@ -392,11 +404,7 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
       for (int item = 0; item < cases; item++) {
         float* row = out + size_t(item) * BLOCK;
         activate(row, logistic);
-        if (net.thresholds[k + 1]) {
-          int16_t draws[BLOCK];
-          draw(net.seed, p * (BLOCK / 8), item, k + 1, batch.update, draws);
-          omit(row, net.thresholds[k + 1] + p * BLOCK, draws);
-        }
+        omit_units(k + 1, p, item, row);
         std::fill(row + here, row + BLOCK, 0.0f);  // logistic units of the padding are not zero by themselves
         work.lists[k + 1].list(p, item, row);
         active = active || work.lists[k + 1].count(p, item) > 0;
@@ -405,7 +413,7 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
     if (active) tally.active[k] = 1;
   }
 
-  {
+  void put_out() {
     const Panels panels(shape, last);
     float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
     for (int p = 0; p < panels.count; p++) {
@@ -414,8 +422,8 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
          total + size_t(p) * cases * panels.width);
     }
     std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
-    softmax(panels, shape.sizes[last + 1], cases, total, batch.targets, batch.order, -net.step / cases, delta, tally.loss,
-            tally.errors);
+    softmax(panels, shape.sizes[last + 1], cases, total, batch.targets, batch.order, -net.step / cases, delta,
+            tally.loss, tally.errors);
     for (int p = 0; p < panels.count; p++)
       for (int item = 0; item < cases; item++) {
         const float* from = delta + (size_t(p) * cases + item) * panels.width;
@@ -425,43 +433,52 @@ void update(const Shape& shape, Net& net, Workspace& work, const Batch& batch, c
       }
   }
 
-  // Turning the lists needs no derivatives, so it shares a loop with the first of these.
-  std::vector<Task> turns = tasks(shape, [&](int k) { return work.lists[k].blocks; });
-  for (int k = last; k > 0; k--) {  // derivatives of hidden layer k, the layer below weights k
+  // Derivatives of hidden layer k, the one below weights k. `turns` are lists to turn in the same loop: that needs no
+  // derivatives, and a loop less is a wait less for the threads.
+  void pass_back(int k, const std::vector<Task>& turns) {
     const Panels above(shape, k);
-    const float* delta = floats(work.deltas[k]);
-    const int own = blocks_of(shape.sizes[k]), more = k == last ? static_cast<int>(turns.size()) : 0;
+    const bool logistic = shape.logistic;
+    const int own = blocks_of(shape.sizes[k]), all = own + static_cast<int>(turns.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int task = 0; task < own + more; task++) {
+    for (int task = 0; task < all; task++) {
       if (task >= own) {
-        const Task turn = turns[task - own];
-        work.lists[turn.layer].turn(turn.part, cases);
+        work.lists[turns[task - own].layer].turn(turns[task - own].part, cases);
         continue;
       }
       const size_t at = size_t(task) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
-      backward(work.lists[k + 1], delta, above, net.weights[k], task, cases, out);
+      backward(work.lists[k + 1], floats(work.deltas[k]), above, net.weights[k], task, cases, out);
       times_slope(floats(work.passed[k - 1]) + at, logistic, cases * BLOCK, out);
     }
   }
-  if (last == 0)
-    for (const Task& turn : turns) work.lists[turn.layer].turn(turn.part, cases);
 
-  std::vector<Task> steps = tasks(shape, [&](int k) { return Panels(shape, k).count; });
-  bool moved = false;
+  void take_steps() {
+    const std::vector<Task> steps = tasks(shape, [&](int k) { return Panels(shape, k).count; });
+    bool moved = false;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : moved)
-  for (int task = 0; task < static_cast<int>(steps.size()); task++) {
-    const int k = steps[task].layer, panel = steps[task].part;
-    const Panels panels(shape, k);
-    auto go = panels.width == LANES ? step<1> : step<4>;
-    const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
-    const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, net.momentum,
-                        k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
-                        net.biases[k] + unit, net.bias_velocities[k] + unit);
-    moved = moved || (any && k < last);
+    for (int task = 0; task < static_cast<int>(steps.size()); task++) {
+      const int k = steps[task].layer, panel = steps[task].part;
+      const Panels panels(shape, k);
+      auto go = panels.width == LANES ? step<1> : step<4>;
+      const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
+      const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, net.momentum,
+                          k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
+                          net.biases[k] + unit, net.bias_velocities[k] + unit);
+      moved = moved || (any && k < last);
+    }
+    if (moved) *tally.moved = 1;
   }
-  if (moved) *tally.moved = 1;
-}
+
+  void run() {
+    take_inputs();
+    for (int k = 0; k < last; k++) pass_forward(k);
+    put_out();
+    std::vector<Task> turns = tasks(shape, [&](int k) { return work.lists[k].blocks; });
+    for (int k = last; k > 0; k--, turns.clear()) pass_back(k, turns);
+    for (const Task& turn : turns) work.lists[turn.layer].turn(turn.part, cases);  // where no layer is hidden
+    take_steps();
+  }
+};
 
 }  // namespace
 
@@ -473,7 +490,7 @@ void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const
 #pragma omp parallel for schedule(dynamic, 1) num_threads(outer)
   for (int net = 0; net < shape.nets; net++)
     for (int u = 0; u < updates; u++)
-      update(shape, nets[net], work[thread_number()], batches[size_t(net) * updates + u], tallies[net], inner);
+      Update(shape, nets[net], work[thread_number()], batches[size_t(net) * updates + u], tallies[net], inner).run();
 }
 
 }  // namespace INSTRUCTION_SET
