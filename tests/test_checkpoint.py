@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import finish, outcome, small, start, written
+from toys import every_update_asks, finish, outcome, small, start, written  # noqa: F401, a fixture
 
 from meannet import checkpoint, config, data
 from meannet import experiment as experiments

@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from toys import finish, outcome, small, start, written
+from toys import every_update_asks, finish, outcome, small, start, written  # noqa: F401, a fixture
 
 from meannet import console, data
 from meannet.cli import main

@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from meannet import recipes
@@ -18,6 +19,14 @@ from meannet.cli import main
 from meannet.config import Experiment, to_json
 
 torch.set_num_threads(1)  # toys are too small to share: more threads would wait for each other, mostly
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_update_asks():
+    """In modules that import this, the CPU kernel asks before each update, not each 32, whether it is to stop."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meannet.fast.cpu.UPDATES_A_CALL", 1)
+        yield
 
 
 def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
