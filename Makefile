@@ -31,7 +31,7 @@ clean:
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis
 
 # Debian's Python cannot put pip into a new environment unless python3-venv is installed; the pip outside then does.
-$(VENV)/.runtime: pyproject.toml constraints.txt hatch_build.py $(wildcard src/meannet/fast/*.cpp src/meannet/fast/*.h)
+$(VENV)/.runtime: pyproject.toml constraints.txt hatch_build.py $(wildcard src/meannet/fast/*.cpp src/meannet/fast/*.h) src/meannet/fast/build.py
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("meannet needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another with make PYTHON=…")'
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); else \
 	  $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; fi

@@ -1,4 +1,4 @@
-"""Build hook: compiles the CPU kernel into the wheel; where that fails the wheel is pure and the plain path runs."""
+"""Build hook: puts into the wheel the CPU kernel, where it can be compiled, and the peers of `meannet bench`."""
 
 import importlib.util
 import sysconfig
@@ -10,6 +10,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class KernelHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version != "editable":  # `meannet bench` finds them in the checkout then
+            for peer in (Path(self.root) / "benchmarks").glob("*.py"):
+                build_data["force_include"][str(peer)] = f"meannet/bench/peers/{peer.name}"
         source = Path(self.root) / "src" / "meannet" / "fast" / "build.py"
         spec = importlib.util.spec_from_file_location("kernel_build", source)
         assert spec is not None and spec.loader is not None

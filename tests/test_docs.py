@@ -1,11 +1,13 @@
 """The pages say what is so: their code runs, their commands parse, their files, recipes, claims and links exist."""
 
 import re
+import runpy
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from meannet import __version__, claims, cli, recipes
 from meannet.data import digits, mnist
@@ -15,7 +17,7 @@ PAGES = [
     PROJECT / "README.md",
     PROJECT / "CONTRIBUTING.md",
     PROJECT / "CHANGELOG.md",
-    *sorted(PROJECT.glob("docs/*.md")),
+    *sorted(PROJECT.glob("docs/**/*.md")),
 ]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 MAP = (PROJECT / "docs" / "paper-map.md").read_text(encoding="utf-8")
@@ -143,3 +145,12 @@ def test_the_example_is_short_and_runs(tmp_path, monkeypatch):
     result = run(toy, tmp_path / "toy")
     assert [arm["name"] for arm in result["arms"]] == [arm.name for arm in whole.arms]
     assert all(arm["mean"] < 0.5 * arm["n_test"] for arm in result["arms"])
+
+
+def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
+    path = PROJECT / "examples" / "own_torch_model.py"
+    assert len(path.read_text().splitlines()) < 60
+    before = torch.get_rng_state()
+    mean, sampled = runpy.run_path(str(path))["main"](epochs=12)
+    torch.set_rng_state(before)
+    assert max(mean, sampled) < 300 and f"mean network {mean}" in capsys.readouterr().out

@@ -318,3 +318,36 @@ def test_stopping_in_the_middle_returns_to_the_end_of_the_last_whole_epoch(calls
     uninterrupted = make()
     list(training(uninterrupted))
     assert same(uninterrupted.state(), fleet.state())
+
+
+def test_an_exception_in_the_middle_returns_to_the_end_of_the_last_whole_epoch():
+    expected, fleet, asked = make(), make(), itertools.count()
+    for _ in training(expected, replace(OPTIM, epochs=2)):
+        pass
+
+    def stop():
+        if next(asked) == 10:  # four updates an epoch
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        for _ in training(fleet, stop=stop):
+            pass
+    assert same(fleet.state(), expected.state())
+
+
+def test_schedules_begin_where_they_are_told():
+    anew = list(training(make(), replace(OPTIM, epochs=7), start=4, origin=4))
+    first = list(training(make(), replace(OPTIM, epochs=3)))
+    assert [(e.epoch, e.lr, e.momentum) for e in anew] == [(e.epoch + 4, e.lr, e.momentum) for e in first]
+
+
+def test_a_weight_of_nought_leaves_a_case_out_of_the_gradient_and_the_loss():
+    inputs, targets = cases(8, torch.float64)
+    fleets = [make(rates=(0.0, 0.0, 0.0), dtype=torch.float64) for _ in range(2)]
+    weights = torch.tensor([2.0] * 4 + [0.0] * 4, dtype=torch.float64)
+    found = Plain(fleets[0], inputs, targets, 8, [INF] * 3, weights).epoch(0, [0.1] * 3, 0.0, lambda: False)
+    expected = Plain(fleets[1], inputs[:4], targets[:4], 4, [INF] * 3).epoch(0, [0.1] * 3, 0.0, lambda: False)
+    for a, b in zip(fleets[0].weights, fleets[1].weights, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(found.loss, 2 * expected.loss, rtol=1e-12, atol=0)

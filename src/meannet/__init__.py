@@ -3,17 +3,45 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meannet import convert as convert
+    from meannet import nn as nn
+    from meannet import optim as optim
     from meannet import recipes as recipes
     from meannet.config import Experiment as Experiment
+    from meannet.estimators import DropoutClassifier as DropoutClassifier
+    from meannet.estimators import DropoutRegressor as DropoutRegressor
     from meannet.experiment import resume as resume
     from meannet.experiment import run as run
+    from meannet.networks import mean_network as mean_network
+    from meannet.networks import sample_networks as sample_networks
 
 __version__ = "0.1.0"
-__all__ = ["Experiment", "__version__", "recipes", "resume", "run"]
+__all__ = [
+    "DropoutClassifier",
+    "DropoutRegressor",
+    "Experiment",
+    "__version__",
+    "convert",
+    "mean_network",
+    "nn",
+    "optim",
+    "recipes",
+    "resume",
+    "run",
+    "sample_networks",
+]
 
 # Loaded on first use, so that `import meannet` needs neither torch nor scikit-learn.
-_HOMES = {"Experiment": "meannet.config", "run": "meannet.experiment", "resume": "meannet.experiment"}
-_MODULES = ("recipes",)
+_HOMES = {
+    "DropoutClassifier": "meannet.estimators",
+    "DropoutRegressor": "meannet.estimators",
+    "Experiment": "meannet.config",
+    "mean_network": "meannet.networks",
+    "resume": "meannet.experiment",
+    "run": "meannet.experiment",
+    "sample_networks": "meannet.networks",
+}
+_MODULES = ("convert", "nn", "optim", "recipes")
 
 
 def __getattr__(name: str) -> Any:

@@ -40,13 +40,13 @@ def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) ->
             temporary.unlink()
 
 
-def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and JSON facts; the state that was there becomes the previous one."""
+def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], *, keep_previous: bool = True) -> None:
+    """Write tensors and JSON facts; the state that was there becomes the previous one, or is lost."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, sort_keys=True)
     # One entry: safetensors writes several in an order that differs from process to process.
     record = {"record": f"{_checksum(tensors, text)} {text}"}
-    write_atomically(path, serialise(tensors, record), keep=previous(path))
+    write_atomically(path, serialise(tensors, record), keep=previous(path) if keep_previous else None)
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -56,11 +56,27 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if not candidate.exists():
             continue
         try:
-            return _read(candidate)
+            return read(candidate)
         except CheckpointError as error:
             problems.append(str(error))
     why = "; ".join(problems) or "none was written"
     raise CheckpointError(f"no usable state in {path.parent} ({why}); start a new run with `meannet run`")
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of this very file; CheckpointError where it is missing, damaged or none of ours."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            record = (file.metadata() or {}).get("record", "")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.name} is missing") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error}") from None
+    checksum, _, text = record.partition(" ")
+    if _checksum(tensors, text) != checksum:
+        raise CheckpointError(f"{path.name} is damaged: its checksum is wrong")
+    return tensors, json.loads(text)
 
 
 def recover(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -69,7 +85,7 @@ def recover(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
     A damaged file there would, at the next save, push out the whole one before it.
     """
     try:
-        return _read(path)[1]
+        return read(path)[1]
     except CheckpointError as error:
         facts = load(path)[1]
         previous(path).replace(path)
@@ -83,21 +99,6 @@ def exists(path: Path) -> bool:
 
 def previous(path: Path) -> Path:
     return path.with_name(path.stem + ".previous" + path.suffix)
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            record = (file.metadata() or {}).get("record", "")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
-    except FileNotFoundError:
-        raise CheckpointError(f"{path.name} is missing") from None
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path.name} cannot be read: {error}") from None
-    checksum, _, text = record.partition(" ")
-    if _checksum(tensors, text) != checksum:
-        raise CheckpointError(f"{path.name} is damaged: its checksum is wrong")
-    return tensors, json.loads(text)
 
 
 def _checksum(tensors: dict[str, Tensor], text: str) -> str:

@@ -1,4 +1,4 @@
-"""The command line: list, show, run, eval, report, claims, data."""
+"""The command line: list, show, run, eval, report, claims, data, bench."""
 
 import argparse
 import io
@@ -22,6 +22,8 @@ EXIT_FAILED, EXIT_WRONG, EXIT_STOPPED_NETS = 1, 2, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. An error is one line on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    # Threads that wait by spinning take the core from those that work; torch reads this as it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± is no reason to fail
@@ -93,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("--path", default="auto", metavar="auto|plain|fast", help="which version of the update to use")
     one.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE where not given")
-    one.add_argument("--quick", action="store_true", help="one net, two seeds, a hundredth of the epochs")
+    one.add_argument("--quick", action="store_true", help="one net, two seeds, few epochs")
     one.add_argument("--save-minutes", type=float, default=1.0, metavar="M", help="save every M minutes (1)")
     one.add_argument("--save-epochs", type=int, metavar="N", help="save every N epochs as well")
     one.add_argument("--json", action="store_true")
@@ -110,7 +112,14 @@ def parser() -> argparse.ArgumentParser:
     one = add("data", data, "where each data set is; get it; verify it")
     one.add_argument("action", choices=("list", "fetch", "check"))
     one.add_argument("name", metavar="NAME", nargs="?")
-    one.add_argument("--force", action="store_true", help="fetch anew what is there but damaged")
+    one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
+    one.add_argument("--json", action="store_true")
+    one = add("bench", bench, "speed beside peers that are installed, all in one run")
+    one.add_argument("--scaling", action="store_true", help="instead: how time and memory grow with width, nets, batch")
+    one.add_argument("--neighbour", action="store_true", help="instead: speed beside one busy process on two cores")
+    one.add_argument("--overhead", action="store_true", help="instead: what a run costs beside updates; prediction")
+    one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
     return top
 
@@ -249,3 +258,9 @@ def data(options: argparse.Namespace) -> int:
     from meannet.console import data_and_tell
 
     return data_and_tell(options)
+
+
+def bench(options: argparse.Namespace) -> int:
+    from meannet.bench.tell import bench_and_tell
+
+    return bench_and_tell(options)

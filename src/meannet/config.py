@@ -111,6 +111,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()  # the first is the headline
     record_every: int = 1  # epochs between two lines of the record
     samples: int = 0  # thinned networks to sample for each net at the end, beside the mean network
+    quick_epochs: int = 0  # of --quick; a hundredth of the epochs where 0
     show_features: bool = False  # whether the report draws first-layer features
     sources: tuple[Source, ...] = ()
     time: str = ""  # about how long it takes, and where
@@ -138,8 +139,8 @@ class Experiment:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def quick(self) -> "Experiment":
-        """A look at the same: one architecture, two seeds, a hundredth of the epochs, the schedule compressed."""
-        epochs = max(2, self.optim.epochs // 100)
+        """A look at the same: one architecture, two seeds, few epochs, the schedule compressed into them."""
+        epochs = self.quick_epochs or max(2, self.optim.epochs // 100)
         return replace(
             self,
             net=replace(self.net, hidden=self.net.hidden[:1]),
@@ -167,7 +168,8 @@ def settings(experiment: Experiment) -> dict[str, Any]:
         found |= {f"{group}.{f.name}": getattr(part, f.name) for f in fields(part)}
     for arm in experiment.arms:
         found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name != "name"}
-    return found | {"seeds": experiment.seeds, "record_every": experiment.record_every}
+    rest = ("seeds", "record_every", "samples")
+    return found | {name: getattr(experiment, name) for name in rest}
 
 
 def text_of(value: Any) -> str:
@@ -227,7 +229,18 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     return replace(part, **{name: _parse(hints[name], text, whole)})
 
 
-_NOT_SETTINGS = ("recipe", "paper", "about", "claims", "sources", "time", "next", "show_features", "name")
+_NOT_SETTINGS = (
+    "recipe",
+    "paper",
+    "about",
+    "claims",
+    "sources",
+    "time",
+    "next",
+    "show_features",
+    "quick_epochs",
+    "name",
+)
 
 
 def _names(value: Any) -> list[str]:
@@ -322,11 +335,14 @@ def _check(e: Experiment) -> None:
     need(0 <= optim.momentum_start < 1, "optim.momentum_start", optim.momentum_start, "at least 0 and below 1")
     need(0 <= optim.momentum_end < 1, "optim.momentum_end", optim.momentum_end, "at least 0 and below 1")
     need(optim.limit > 0, "optim.limit", optim.limit, "a squared length above 0, or inf for no bound")
+    need(all(cut >= 0 for cut in optim.cuts), "optim.cuts", optim.cuts, "epochs, 0 or more")
     need(bool(e.arms), "arms", "empty", "at least one arm")
     need(len({arm.name for arm in e.arms}) == len(e.arms), "arms", ",".join(a.name for a in e.arms), "named apart")
     for arm in e.arms:
         need(arm.lr is None or 0 < arm.lr < math.inf, f"arms.{arm.name}.lr", arm.lr, "above 0")
         need(arm.limit is None or arm.limit > 0, f"arms.{arm.name}.limit", arm.limit, "above 0, or inf for no bound")
+        bias = arm.initial_bias
+        need(bias is None or math.isfinite(bias), f"arms.{arm.name}.initial_bias", bias, "finite")
     need(bool(e.seeds), "seeds", "empty", "at least one seed")
     need(all(0 <= seed < 2**63 for seed in e.seeds), "seeds", e.seeds, "from 0 to 2^63 - 1")
     need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")

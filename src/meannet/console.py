@@ -201,7 +201,7 @@ class _Lines:
         shown = ", ".join(errors[:4]) + (" …" if len(errors) > 4 else "")
         with suppress(OSError):  # training goes on where nobody watches any more
             self.console.print(
-                f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, test error: {shown}"
+                f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, errors: {shown}"
             )
 
 

@@ -68,9 +68,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
         if not isinstance(result, dict) or "arms" not in result:
             raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
         return result
-    experiment, where = opened.experiment(), device.choose(options.device)
-    if options.path == "auto":  # the two paths differ in rounding
-        options = replace(options, path=opened.began_with("path", "auto"))
+    experiment = opened.experiment()
+    began = {name: opened.began_with(name, "auto") for name in ("device", "path") if getattr(options, name) == "auto"}
+    options = replace(options, **began)  # devices and paths differ in rounding
+    where = device.choose(options.device)
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
 
 
@@ -250,7 +251,9 @@ def _restore(
 
 def _chosen(experiment: Experiment) -> dict[str, Any]:
     """What the digest is of, by path, to name a setting that was changed."""
-    return {path: to_json(value) for path, value in settings(experiment).items() if path != "record_every"}
+    return {
+        path: to_json(value) for path, value in settings(experiment).items() if path not in ("record_every", "samples")
+    }
 
 
 def _saved_epochs(

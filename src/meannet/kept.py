@@ -35,12 +35,12 @@ def files(recipe: str, folder: Path = FOLDER) -> list[Path]:
 
 
 def summary(recipe: str, folder: Path = FOLDER) -> str:
-    """One line about the kept results: each arm's mean over all nets and seeds, with its range over nets."""
+    """One line about the kept results: each arm's mean over seeds, with its range over nets; scattered seeds by name."""
     found: dict[str, list[float]] = {}
     for result in load(recipe, folder):
         for arm in result["arms"]:
             if arm["mean"] is not None:
-                found.setdefault(arm["name"], []).append(arm["mean"])
+                found.setdefault(arm["name"], []).extend(arm["errors"] if _scattered(arm) else [arm["mean"]])
     if len(found) > 3:
         best = min(found, key=lambda name: statistics.fmean(found[name]))
         return f"best: {best} ({statistics.fmean(found[best]):.1f})"
@@ -54,7 +54,7 @@ def results_table(folder: Path, base: Path) -> str:
 
     rows, notes, sizes = [], [], {}
     for path, result in _kept(folder, held_out=False):
-        name, epochs = f"[{result['recipe']}]({_link(path, base)})", f"{count(result['epochs'])} epochs"
+        name, epochs = f"[{result['recipe']}/{path.stem}]({_link(path, base)})", f"{count(result['epochs'])} epochs"
         seen = [f"{name}, {epochs}", duration(result["seconds"]), result["device"]]
         for row in claim_rows(result):
             stopped = f", {row.stopped} stopped" if row.stopped else ""

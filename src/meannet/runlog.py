@@ -62,7 +62,10 @@ class RunFolder:
 
     def began_with(self, name: str, otherwise: str) -> str:
         """What environment.json says of how the run began, such as its command."""
-        found = self.read("environment.json") if (self.path / "environment.json").exists() else {}
+        try:
+            found = json.loads((self.path / "environment.json").read_text())
+        except (OSError, ValueError):  # it only informs; a run can go on without it
+            return otherwise
         return found.get(name, otherwise) if isinstance(found, dict) else otherwise
 
     def write(self, name: str, document: Any) -> None:

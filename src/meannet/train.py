@@ -57,6 +57,16 @@ class Epoch:
     faults: list[Fault] = field(default_factory=list)
 
 
+class Rows(Protocol):
+    """Training inputs that are made as they are asked for; a tensor (cases, inputs) is also one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, chosen: Tensor, /) -> Tensor:
+        """The inputs of cases (nets, cases), as (nets, cases, inputs)."""
+        ...
+
+
 class Engine(Protocol):
     """Runs the updates of one epoch: the plain loop below, or a fast twin of it."""
 
@@ -72,9 +82,17 @@ class Plain:
 
     name = "plain"
 
-    def __init__(self, fleet: Fleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float]):
+    def __init__(
+        self,
+        fleet: Fleet,
+        inputs: Rows,
+        targets: Tensor,
+        batch: int,
+        limit: Sequence[float],
+        weights: Tensor | None = None,
+    ):
         self.precision = str(fleet.weights[0].dtype).removeprefix("torch.")
-        self.fleet, self.inputs, self.targets, self.batch = fleet, inputs, targets, batch
+        self.fleet, self.inputs, self.targets, self.batch, self.weights = fleet, inputs, targets, batch, weights
         self.limit = _per_net(limit, fleet)
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
@@ -86,20 +104,28 @@ class Plain:
             if stop():
                 return None
             inputs, targets = self.inputs[chosen], self.targets[chosen]
+            weights = None if self.weights is None else self.weights[chosen]
             keep = dense.masks(fleet, update, range(chosen.shape[1]))
             passed = dense.activities(fleet, inputs, keep)
-            found = dense.deltas(fleet, passed, targets)
+            found = dense.deltas(fleet, passed, targets, weights)
             dense.update_(fleet, passed, found, steps, momentum, self.limit)
-            count_(tally, fleet, passed, found, targets)
+            count_(tally, fleet, passed, found, targets, weights)
             update += 1
         return tally
 
 
-def count_(tally: Tally, fleet: Fleet, passed: Sequence[Tensor], found: Sequence[Tensor], targets: Tensor) -> None:
+def count_(
+    tally: Tally,
+    fleet: Fleet,
+    passed: Sequence[Tensor],
+    found: Sequence[Tensor],
+    targets: Tensor,
+    weights: Tensor | None = None,
+) -> None:
     """Add one update to the tally."""
-    tally.loss += metrics.losses(passed[-1], targets, fleet.output)
-    if fleet.output == "softmax":
-        tally.errors += metrics.errors(passed[-1], targets)
+    tally.loss += metrics.losses(passed[-1], targets, fleet.output, fleet.groups, weights)
+    if fleet.output != "linear":
+        tally.errors += metrics.errors(passed[-1], targets, fleet.output, fleet.groups)
     for k, (below, delta) in enumerate(zip(passed, found[:-1], strict=False)):
         if fleet.units == "rectified":
             tally.active[:, k] |= passed[k + 1].amax((1, 2)) > 0
@@ -115,14 +141,16 @@ def train(
     lr: Sequence[float],
     *,
     start: int = 0,
+    origin: int = 0,
     stopped: Sequence[int] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Epoch]:
     """Train from epoch `start` on, in place, yielding after every epoch; `lr` is each net's starting learning rate.
 
+    The schedules begin at epoch `origin`: where nets that were trained before are trained anew, it is their `start`.
     A net whose loss is not finite, or that has collapsed, goes back to its state before that epoch and stays there,
     while the others go on. When `stop` says so in the middle of an epoch, every net goes back to the end of the last
-    whole one, and the generator ends.
+    whole one, and the generator ends; so it is when an exception, such as KeyboardInterrupt, ends the epoch.
     """
     state = list(fleet.state().values())
     good = [tensor.clone() for tensor in state]
@@ -131,10 +159,14 @@ def train(
         if len(out) == len(fleet.seeds):
             return
         momentum = schedule.momentum(
-            epoch, start=optim.momentum_start, end=optim.momentum_end, ramp=optim.momentum_epochs
+            epoch - origin, start=optim.momentum_start, end=optim.momentum_end, ramp=optim.momentum_epochs
         )
-        rates = [schedule.learning_rate(epoch, start=one, decay=optim.decay, cuts=optim.cuts) for one in lr]
-        tally = engine.epoch(epoch, [step_size(optim.rule, one, momentum) for one in rates], momentum, stop)
+        rates = [schedule.learning_rate(epoch - origin, start=one, decay=optim.decay, cuts=optim.cuts) for one in lr]
+        try:
+            tally = engine.epoch(epoch, [step_size(optim.rule, one, momentum) for one in rates], momentum, stop)
+        except BaseException:
+            torch._foreach_copy_(state, good)
+            raise
         if tally is None:
             torch._foreach_copy_(state, good)
             return

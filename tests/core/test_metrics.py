@@ -71,3 +71,29 @@ def test_log_probability_is_the_mean_over_cases_of_the_right_answers(outputs, ta
         rtol=1e-12,
     )
     np.testing.assert_allclose(metrics.log_probability(log_probs[1], targets[1]), expected[1], rtol=1e-12)
+
+
+def test_cross_entropy_of_logistic_outputs_is_summed_over_cases_and_labels(outputs):
+    aims = (outputs.flip(1) > 0).double()
+    right = 1 / (1 + np.exp(np.where(aims.numpy() > 0, -outputs.numpy(), outputs.numpy())))
+    np.testing.assert_allclose(metrics.losses(outputs, aims, "logistic"), -np.log(right).sum((1, 2)), rtol=1e-12)
+    wrong = ((right < 0.5).any(-1)).sum(-1)
+    assert metrics.errors(outputs, aims, "logistic").tolist() == wrong.tolist()
+
+
+def test_several_softmaxes_are_each_one_on_its_own(outputs, targets):
+    aims = torch.stack((targets % 3, targets.flip(1) * 0), -1)  # classes of 3, then the only one of 1
+    alone = [(outputs[..., :3], aims[..., 0]), (outputs[..., 3:], aims[..., 1])]
+    groups = (3, 1)
+    found = metrics.losses(outputs, aims, "softmax", groups)
+    np.testing.assert_allclose(found, sum(metrics.losses(o, t, "softmax") for o, t in alone), rtol=1e-12)
+    gradients = torch.cat([metrics.loss_gradient(o, t, "softmax") for o, t in alone], -1)
+    assert metrics.loss_gradient(outputs, aims, "softmax", groups).equal(gradients)
+    assert metrics.errors(outputs, aims, groups=groups).equal(metrics.errors(*alone[0]))
+
+
+def test_weights_multiply_the_losses_of_their_cases(outputs, targets):
+    weights = torch.rand(3, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    each = [metrics.losses(outputs[:, [c]], targets[:, [c]], "softmax") for c in range(6)]
+    expected = sum(weights[:, c] * each[c] for c in range(6))
+    np.testing.assert_allclose(metrics.losses(outputs, targets, "softmax", weights=weights), expected, rtol=1e-12)

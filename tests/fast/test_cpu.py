@@ -148,6 +148,9 @@ def test_fast_path_is_chosen_on_a_cpu_and_plain_on_request():
     assert fast.engine(linear, inputs, targets, 5, [1.0]).name == "plain"
     with pytest.raises(ValueError, match="softmax outputs only"):
         fast.engine(linear, inputs, targets, 5, [1.0], "fast")
+    assert fast.engine(made, inputs, targets, 5, LIMITS, weights=torch.ones(10)).name == "plain"
+    with pytest.raises(ValueError, match="cases with weights"):
+        fast.engine(made, inputs, targets, 5, LIMITS, "fast", weights=torch.ones(10))
 
 
 def test_threads_follow_the_environment(monkeypatch):

@@ -281,6 +281,12 @@ def test_initial_weights_are_normal_with_the_given_deviation():
     assert np.abs(np.corrcoef(flat) - np.eye(6)).max() < 4.5 / math.sqrt(1000)
 
 
+def test_each_layers_weights_may_have_a_deviation_of_their_own():
+    rates = [torch.zeros(1, 1, dtype=torch.float64)] * 2
+    one, each = (dense.initial_fleet((5, 4, 3), [7], rates, units="rectified", sd=sd) for sd in (1.0, (0.5, 0.25)))
+    assert all(b.equal(a * s) for a, b, s in zip(one.weights, each.weights, (0.5, 0.25), strict=True))
+
+
 def test_hidden_biases_start_as_told_and_output_biases_and_velocities_at_zero():
     fleet = dense.initial_fleet(SIZES, SEEDS, rates_of(*[[0.5] * 3] * 3), units="rectified", bias=1.0)
     assert [bias.unique().tolist() for bias in fleet.biases] == [[1.0], [1.0], [0.0]]

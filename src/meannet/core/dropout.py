@@ -21,7 +21,13 @@ def thresholds(rates: Tensor) -> Tensor:
 
 
 def kept(
-    seeds: Tensor, update: int, layer: int, rates: Tensor, cases: range, units: int, purpose: int = MASK
+    seeds: Tensor,
+    update: int | Tensor,
+    layer: int | Tensor,
+    rates: Tensor,
+    cases: range | Tensor,
+    units: int,
+    purpose: int = MASK,
 ) -> Tensor:
     """Which units stay, as bool (nets, cases, units), with rates (nets, units) or (nets, 1).
 

@@ -12,5 +12,7 @@ def constrain_incoming_(weight: Tensor, limit: Tensor | float) -> Tensor:
     (…, units, 1), with infinity for no bound. Vectors within the bound are left exactly as they are.
     """
     squared = torch.linalg.vecdot(weight, weight).unsqueeze(-1)
-    # limit / squared is inf / x without a bound and x / 0 for an empty vector; neither branch is then taken.
-    return weight.mul_(torch.where(squared > limit, (limit / squared).sqrt(), 1.0))
+    # limit / squared is inf / x without a bound and x / 0 for an empty vector; neither branch is then taken. A vector
+    # whose squared length overflows is left alone too: its net has diverged and is to be seen to.
+    over = (squared > limit) & squared.isfinite()
+    return weight.mul_(torch.where(over, (limit / squared).sqrt(), 1.0))

@@ -33,19 +33,29 @@ def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Te
     return c0, c1 & WORD, c2, c3 & WORD
 
 
-def words(seeds: Tensor, purpose: int, layer: int, update: int, rows: range, blocks: int) -> tuple[Tensor, ...]:
-    """The four words at each (net, row, block), each of shape (nets, rows, blocks); `seeds` is (nets,) int64."""
-    full = (len(seeds), len(rows), blocks)
+def words(
+    seeds: Tensor, purpose: int, layer: int | Tensor, update: int | Tensor, rows: range | Tensor, blocks: int
+) -> tuple[Tensor, ...]:
+    """The four words at each (net, row, block), each of shape (nets, rows, blocks); `seeds` is (nets,) int64.
+
+    Layer, update and rows may be int64 tensors on the same device: a counter need not leave it, and a compiled caller
+    is not compiled anew for each number.
+    """
     device = seeds.device
+    if isinstance(rows, range):
+        rows = torch.arange(rows.start, rows.stop, device=device)
+    full = (seeds.shape[0], rows.shape[0], blocks)
     block = torch.arange(blocks, device=device).expand(full)
-    row = torch.arange(rows.start, rows.stop, device=device)[:, None].expand(full)
-    place = torch.tensor(purpose << 24 | layer, device=device).expand(full)
-    when = torch.tensor(update, device=device).expand(full)
+    row = rows[:, None].expand(full)
+    place = torch.as_tensor(purpose << 24 | layer, device=device).expand(full)
+    when = torch.as_tensor(update, device=device).expand(full)
     key = (seeds & WORD)[:, None, None], (seeds >> 32)[:, None, None]
     return philox((block, row, place, when), key)
 
 
-def uniform16(seeds: Tensor, purpose: int, layer: int, update: int, rows: range, columns: int) -> Tensor:
+def uniform16(
+    seeds: Tensor, purpose: int, layer: int | Tensor, update: int | Tensor, rows: range | Tensor, columns: int
+) -> Tensor:
     """Uniform over all of int16, (nets, rows, columns): eight to a counter, low half of a word first."""
     w0, w1, w2, w3 = words(seeds, purpose, layer, update, rows, -(-columns // 8))
     pairs = torch.stack((w0 | w1 << 32, w2 | w3 << 32), dim=-1)  # (nets, rows, blocks, 2) int64

@@ -6,26 +6,38 @@ import torch
 from torch import Tensor
 
 from meannet.nn.dense import Fleet
-from meannet.train import Engine, Plain
+from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
 MOST_OUTPUTS = 256  # a block of the GPU's output kernel holds them all
 
 
 def engine(
-    fleet: Fleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str = "auto"
+    fleet: Fleet,
+    inputs: Rows,
+    targets: Tensor,
+    batch: int,
+    limit: Sequence[float],
+    path: str = "auto",
+    weights: Tensor | None = None,
+    precision: str = "bfloat16",
 ) -> Engine:
-    """The plain loop, or its fast twin: Triton kernels in a CUDA graph, or the compiled kernel of the CPU."""
+    """The plain loop, or its fast twin: Triton kernels in a CUDA graph, or the compiled kernel of the CPU.
+
+    `precision` is that of products on a GPU; elsewhere they are of the weights' precision.
+    """
     check_path(path)
     reason = why_not_fast(fleet)
+    if weights is not None or not isinstance(inputs, Tensor):
+        reason = "cases with weights and sparse inputs are for the plain path"
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
-    if path == "plain" or reason:
-        return Plain(fleet, inputs, targets, batch, limit)
+    if path == "plain" or reason or not isinstance(inputs, Tensor):
+        return Plain(fleet, inputs, targets, batch, limit, weights)
     if fleet.device.type == "cuda":
         from meannet.fast.cuda import Captured
 
-        return Captured(fleet, inputs, targets, batch, limit)
+        return Captured(fleet, inputs, targets, batch, limit, precision)
     from meannet.fast.cpu import Skipping
 
     return Skipping(fleet, inputs, targets, batch, limit)
@@ -38,7 +50,7 @@ def check_path(path: str) -> None:
 
 def why_not_fast(fleet: Fleet) -> str:
     """Empty where the fast path can run."""
-    if fleet.output != "softmax" or fleet.weights[0].dtype != torch.float32:
+    if fleet.output != "softmax" or fleet.groups or fleet.weights[0].dtype != torch.float32:
         return "the fast paths train float32 nets with softmax outputs only"
     if fleet.device.type == "cpu":
         from meannet.fast.cpu import library

@@ -14,7 +14,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIBRARY = "update.so"
-FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-Wno-psabi"]
+FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-Wno-psabi",
+]
 X86_SETS = {
     "avx2": ["-mavx2", "-mfma"],
     "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
@@ -35,17 +44,12 @@ def build(target: Path = HERE / LIBRARY) -> str:
     if cxx is None:
         return "no C++ compiler was found"
     x86 = platform.machine().lower() in ("x86_64", "amd64") and sysconfig.get_platform().rpartition("-")[2] != "i686"
-    reason = ""
-    for threads in (["-fopenmp"], []):  # without OpenMP, as on a plain macOS, one thread does the work
-        with tempfile.TemporaryDirectory() as folder:
-            reason = _build(cxx, Path(folder), target, x86, threads)
-        if not reason:
-            return ""
-    return reason
+    with tempfile.TemporaryDirectory() as folder:
+        return _build(cxx, Path(folder), target, x86)
 
 
-def _build(cxx: str, folder: Path, target: Path, x86: bool, threads: list[str]) -> str:
-    common = [cxx, *FLAGS, *threads]
+def _build(cxx: str, folder: Path, target: Path, x86: bool) -> str:
+    common = [cxx, *FLAGS]
     jobs = [("plain", HERE / "update.cpp", ["-DINSTRUCTION_SET=plain"])]
     jobs += [
         (name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86

@@ -17,6 +17,7 @@ from meannet.train import Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
 BLOCK = 64  # units of a panel, and of a block of thresholds
+LAYOUT = 1  # of the structures below, as in update.h
 UPDATES_A_CALL = 32  # so that a request to stop is heard soon
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -51,19 +52,19 @@ class _Tally(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled kernel; None where it was not built or cannot be loaded."""
-    # Idle threads that spin would take the core from others; read by the OpenMP runtime as it is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        return ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
+        found = ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
     except OSError:
         return None
+    return found if hasattr(found, "meannet_layout") and found.meannet_layout() == LAYOUT else None
 
 
 @cache
 def threads() -> int:
     """As many as this process may use: its affinity, its control group's quota, and OMP_NUM_THREADS where set."""
-    if named := os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]:
-        return max(1, int(named))
+    named = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
     free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = Path("/sys/fs/cgroup/cpu.max")
     if quota.is_file():
@@ -141,9 +142,11 @@ class Skipping:
                     for start in starts
                 )
             )
-            self.kernel.meannet_run(
+            failed = self.kernel.meannet_run(
                 ctypes.byref(shape), structures, batches, len(starts), tallies, self.threads, self.set
             )
+            if failed:
+                raise MemoryError
         for panels in self.panels:
             panels.empty()
         tally.active, tally.moved = active > 0, moved > 0

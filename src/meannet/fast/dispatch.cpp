@@ -2,6 +2,8 @@
 
 #include "update.h"
 
+#include <new>
+
 #define DECLARE(SET) \
   namespace SET { \
   void run(const Shape&, Net*, const Batch*, int, const Tally*, int); \
@@ -30,24 +32,25 @@ int best_set() {
 
 extern "C" {
 
+// What the structures of update.h look like: cpu.py refuses a library that was built from others.
+int meannet_layout() { return LAYOUT; }
+
 int meannet_best_set() { return best_set(); }
 
-int meannet_has_threads() {
-#ifdef _OPENMP
-  return 1;
-#else
-  return 0;
-#endif
-}
-
-// Run `updates` mini-batches of every net; `set` must not be above meannet_best_set().
-void meannet_run(const Shape* shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads,
-                 int set) {
+// Run `updates` mini-batches of every net; `set` must not be above meannet_best_set(). Returns 0, or 1 if memory ran out.
+int meannet_run(const Shape* shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads,
+                int set) {
+  auto run = plain::run;
 #ifdef WITH_X86_VECTORS
-  if (set == 2) return avx512::run(*shape, nets, batches, updates, tallies, threads);
-  if (set == 1) return avx2::run(*shape, nets, batches, updates, tallies, threads);
+  if (set == 2) run = avx512::run;
+  if (set == 1) run = avx2::run;
 #endif
   (void)set;
-  plain::run(*shape, nets, batches, updates, tallies, threads);
+  try {
+    run(*shape, nets, batches, updates, tallies, threads);
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
+  return 0;
 }
 }

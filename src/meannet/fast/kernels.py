@@ -255,8 +255,9 @@ def gradient_step(
         if tl.max(any_gradient, 0) > 0:
             tl.store(moved + net, 1)
         limit = tl.load(limits + net)
-        if tl.max(squared, 0) > limit:
-            scale = tl.where(squared > limit, tl.sqrt(limit / squared), 1.0)
+        over = (squared > limit) & (squared < float("inf"))
+        if tl.max(over.to(tl.int32), 0) > 0:
+            scale = tl.where(over, tl.sqrt(limit / squared), 1.0)
             tl.debug_barrier()  # the rows just stored are read again, perhaps by other threads
             for start in range(0, inputs, BLOCK):
                 column = start + tl.arange(0, BLOCK)

@@ -16,6 +16,7 @@
 //
 // The file is compiled once for each instruction set; dispatch.cpp chooses at run time.
 
+#include "team.h"
 #include "update.h"
 
 #include <algorithm>
@@ -318,8 +319,9 @@ bool step(const Lists& below, const float* delta, int inputs, int cases, float m
   Vector scale[V];
   for (int v = 0; v < V; v++)
     for (int i = 0; i < LANES; i++) {
-      scale[v][i] = squared[v][i] > limit ? std::sqrt(limit / squared[v][i]) : 1.0f;
-      over |= squared[v][i] > limit;
+      const bool beyond = squared[v][i] > limit && !std::isinf(squared[v][i]);  // a length that overflows is let be
+      scale[v][i] = beyond ? std::sqrt(limit / squared[v][i]) : 1.0f;
+      over |= beyond;
     }
   for (int input = 0; over && input < inputs; input++)
     for (int v = 0; v < V; v++) {
@@ -366,10 +368,11 @@ struct Update {
   Workspace& work;
   const Batch& batch;
   const Tally& tally;
-  const int threads, cases, last;  // the last weight layer is the output layer
+  Team& team;
+  const int cases, last;  // the last weight layer is the output layer
 
-  Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, int threads_)
-      : shape(s), net(n), work(w), batch(b), tally(t), threads(threads_), cases(b.cases), last(s.layers - 1) {}
+  Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, Team& team_)
+      : shape(s), net(n), work(w), batch(b), tally(t), team(team_), cases(b.cases), last(s.layers - 1) {}
 
   void omit_units(int layer, int block, int item, float* row) const {
     if (!net.thresholds[layer]) return;
@@ -380,8 +383,7 @@ struct Update {
 
   void take_inputs() {
     const int blocks = blocks_of(shape.sizes[0]);
-#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
-    for (int item = 0; item < cases; item++) {
+    team.share(cases, [&](int item, int) {
       const float* from = batch.inputs + batch.order[item] * shape.sizes[0];
       for (int block = 0; block < blocks; block++) {
         float row[BLOCK] = {};
@@ -389,15 +391,15 @@ struct Update {
         omit_units(0, block, item, row);
         work.lists[0].list(block, item, row);
       }
-    }
+    });
   }
 
   void pass_forward(int k) {
     const Panels panels(shape, k);
     const bool logistic = shape.logistic;
-    bool active = false;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : active)
-    for (int p = 0; p < panels.count; p++) {
+    std::atomic<bool> active{false};
+    team.share(panels.count, [&](int p, int) {
+      bool some = false;
       float* out = floats(work.passed[k]) + size_t(p) * cases * BLOCK;
       forward<4>(work.lists[k], net.weights[k] + panels.weights(p), net.biases[k] + p * BLOCK, cases, out);
       const int here = std::min(BLOCK, shape.sizes[k + 1] - p * BLOCK);
@@ -407,9 +409,10 @@ struct Update {
         omit_units(k + 1, p, item, row);
         std::fill(row + here, row + BLOCK, 0.0f);  // logistic units of the padding are not zero by themselves
         work.lists[k + 1].list(p, item, row);
-        active = active || work.lists[k + 1].count(p, item) > 0;
+        some = some || work.lists[k + 1].count(p, item) > 0;
       }
-    }
+      if (some) active = true;
+    });
     if (active) tally.active[k] = 1;
   }
 
@@ -439,24 +442,22 @@ struct Update {
     const Panels above(shape, k);
     const bool logistic = shape.logistic;
     const int own = blocks_of(shape.sizes[k]), all = own + static_cast<int>(turns.size());
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int task = 0; task < all; task++) {
+    team.share(all, [&](int task, int) {
       if (task >= own) {
         work.lists[turns[task - own].layer].turn(turns[task - own].part, cases);
-        continue;
+        return;
       }
       const size_t at = size_t(task) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
       backward(work.lists[k + 1], floats(work.deltas[k]), above, net.weights[k], task, cases, out);
       times_slope(floats(work.passed[k - 1]) + at, logistic, cases * BLOCK, out);
-    }
+    });
   }
 
   void take_steps() {
     const std::vector<Task> steps = tasks(shape, [&](int k) { return Panels(shape, k).count; });
-    bool moved = false;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) reduction(|| : moved)
-    for (int task = 0; task < static_cast<int>(steps.size()); task++) {
+    std::atomic<bool> moved{false};
+    team.share(static_cast<int>(steps.size()), [&](int task, int) {
       const int k = steps[task].layer, panel = steps[task].part;
       const Panels panels(shape, k);
       auto go = panels.width == LANES ? step<1> : step<4>;
@@ -464,8 +465,8 @@ struct Update {
       const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, net.momentum,
                           k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
                           net.biases[k] + unit, net.bias_velocities[k] + unit);
-      moved = moved || (any && k < last);
-    }
+      if (any && k < last) moved = true;
+    });
     if (moved) *tally.moved = 1;
   }
 
@@ -483,14 +484,17 @@ struct Update {
 }  // namespace
 
 void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads) {
-  // Whole nets side by side where that fills the threads evenly, else the panels of one net after another.
+  // Whole nets side by side where that fills the threads evenly, else the parts of one net after another.
   const bool side_by_side = shape.nets >= 4 * threads || (shape.nets > 1 && shape.nets % threads == 0);
-  const int outer = side_by_side ? threads : 1, inner = side_by_side ? 1 : threads;
-  std::vector<Workspace> work(outer, Workspace(shape, shape.batch));
-#pragma omp parallel for schedule(dynamic, 1) num_threads(outer)
-  for (int net = 0; net < shape.nets; net++)
+  Team team(threads), alone(1);
+  std::vector<Workspace> work(side_by_side ? threads : 1, Workspace(shape, shape.batch));
+  auto train = [&](int net, int thread) {
+    Team& helpers = side_by_side ? alone : team;
     for (int u = 0; u < updates; u++)
-      Update(shape, nets[net], work[thread_number()], batches[size_t(net) * updates + u], tallies[net], inner).run();
+      Update(shape, nets[net], work[thread], batches[size_t(net) * updates + u], tallies[net], helpers).run();
+  };
+  if (side_by_side) return team.share(shape.nets, train);
+  for (int net = 0; net < shape.nets; net++) train(net, 0);
 }
 
 }  // namespace INSTRUCTION_SET

@@ -4,12 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef _OPENMP
-#include <omp.h>
-inline int thread_number() { return omp_get_thread_num(); }
-#else
-inline int thread_number() { return 0; }
-#endif
+constexpr int LAYOUT = 1;  // counted up with every change of the structures below, here and in cpu.py
 
 struct Shape {
   int32_t nets, layers, batch, logistic;

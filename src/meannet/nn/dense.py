@@ -24,13 +24,14 @@ class Fleet:
     """Parameters and velocities of nets of one shape, and what makes each its own: seed and rates."""
 
     units: str
-    output: str  # softmax or linear
+    output: str  # softmax, logistic or linear
     seeds: Tensor  # (nets,) int64
     rates: list[Tensor | None]  # of the visible units, then of each hidden layer, (nets, units or 1); None: all kept
     weights: list[Tensor]  # (nets, units, inputs)
     biases: list[Tensor]  # (nets, units)
     weight_velocities: list[Tensor]
     bias_velocities: list[Tensor]
+    groups: tuple[int, ...] = ()  # sizes of several softmaxes side by side; empty: the outputs are one
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -53,21 +54,27 @@ def initial_fleet(
     *,
     units: str,
     output: str = "softmax",
-    sd: float = 0.01,
+    groups: Sequence[int] = (),
+    sd: float | Sequence[float] = 0.01,
     bias: float | Sequence[float] = 0.0,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fleet:
-    """Small random weights, zero velocities; hidden biases start at `bias`, one or one a net, output biases at 0."""
+    """Small random weights, zero velocities; hidden biases start at `bias`, one or one a net, output biases at 0.
+
+    `sd` is that of all weights, or one a layer.
+    """
     weights, biases = [], []
+    spread = [sd] * (len(sizes) - 1) if isinstance(sd, int | float) else sd
     for k, (inputs, outputs) in enumerate(pairwise(sizes)):
         drawn = [philox.normal(seed, k, outputs * inputs).view(outputs, inputs) for seed in seeds]
-        weights.append((torch.stack(drawn) * sd).to(device, dtype))
+        weights.append((torch.stack(drawn) * spread[k]).to(device, dtype))
         start = torch.tensor(bias if k < len(sizes) - 2 else 0.0, device=device, dtype=dtype)
         biases.append(start.reshape(-1, 1).expand(len(seeds), outputs).clone())
     return Fleet(
         units=units,
         output=output,
+        groups=tuple(groups),
         seeds=torch.tensor(list(seeds), device=device),
         rates=[rate.to(device) if rate.any() else None for rate in rates],
         weights=weights,
@@ -113,13 +120,17 @@ def masks(fleet: Fleet, update: int, cases: range, purpose: int = MASK) -> list[
     ]
 
 
-def deltas(fleet: Fleet, passed: Sequence[Tensor], targets: Tensor) -> list[Tensor]:
+def deltas(fleet: Fleet, passed: Sequence[Tensor], targets: Tensor, weights: Tensor | None = None) -> list[Tensor]:
     """Derivatives of the mean loss of the cases by each layer's total inputs, for a thinned network.
+
+    `weights`, (nets, cases), multiply the losses of their cases.
 
     A unit's derivative follows from its masked activity a alone: a (1 - a) for logistic and [a > 0] for rectified
     units are both 0 where the unit was omitted.
     """
-    delta = loss_gradient(passed[-1], targets, fleet.output) / passed[-1].shape[1]
+    delta = loss_gradient(passed[-1], targets, fleet.output, fleet.groups) / passed[-1].shape[1]
+    if weights is not None:
+        delta = delta * weights.unsqueeze(-1)
     found = [delta]
     for k in range(len(fleet.weights) - 1, 0, -1):
         activity = passed[k]

@@ -29,6 +29,8 @@ def get(name: str) -> Experiment:
     path, colon, member = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_python(Path(path), member)
+    if name.endswith(".py"):
+        raise ValueError(f"say which experiment in {name} to run: {name}:NAME")
     if name.endswith(".json"):
         try:
             return from_json(json.loads(Path(name).read_text()))
@@ -46,12 +48,18 @@ def _from_python(path: Path, member: str) -> Experiment:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     found = getattr(module, member, None)
     if found is None:
         names = [name for name in vars(module) if not name.startswith("_")]
         raise ValueError(f"{path} has no {member!r}; {nearest(member, names)}")
-    made = found() if callable(found) else found
+    try:
+        made = found() if callable(found) else found
+    except Exception as error:
+        raise ValueError(f"{path}:{member}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Experiment):
         raise ValueError(f"{path}:{member} is not an Experiment but a {type(made).__name__}")
     return made

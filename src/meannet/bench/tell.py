@@ -1,0 +1,141 @@
+"""What a person sees of `meannet bench`: who was how fast, beside PyTorch as most people write it."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from meannet import device, screen
+from meannet.bench import beside, comparison, growth, work
+from meannet.bench.comparison import LESS, describe
+
+KINDS = ("scaling", "neighbour", "overhead")
+
+
+def bench_and_tell(options: argparse.Namespace) -> int:
+    """Measure what was asked for and print it; returns the exit code."""
+    asked = [kind for kind in KINDS if getattr(options, kind)]
+    if len(asked) > 1:
+        raise ValueError(f"one at a time: --{' or --'.join(asked)}")
+    if options.out and asked != ["scaling"]:
+        raise ValueError("-o is where --scaling draws its curves; ask for --scaling too")
+    if options.out and not options.out.endswith(".svg"):
+        raise ValueError(f"-o takes the name of an .svg file, not {options.out!r}")
+    where = device.choose(options.device)
+    console = screen.console(stderr=options.json)
+    tell = {"scaling": tell_scaling, "neighbour": tell_neighbour, "overhead": tell_overhead}
+    document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
+    if options.json:
+        print(json.dumps(document, indent=1))
+    return 0
+
+
+def tell_comparison(console: Console, where: Any) -> dict[str, Any]:
+    document = comparison.compare(where, console.print)
+    console.print(comparison_table(document["rows"]))
+    console.print("medians ± interquartile range; ratios are to torch-eager with the same units")
+    return document
+
+
+def comparison_table(rows: list[dict[str, Any]]) -> Table:
+    eager = {row["units"]: row["updates_per_s"] for row in rows if row["who"] == "torch-eager"}
+    table = screen.table("who", "units", numbers=("updates/s", "µs", "ratio", "threads", "repeats"))
+    for row in rows:
+        who = " ".join(filter(None, (row["who"], row["path"])))
+        who += f", {row['nets']} nets" if row["nets"] > 1 else ""
+        who += f" ({LESS[row['who']]})" if row["who"] in LESS else ""
+        speed = row["updates_per_s"]
+        ratio = f"{speed / eager[row['units']]:.2f}" if row["units"] in eager else "–"
+        table.add_row(
+            who,
+            row["units"],
+            f"{speed:.1f} ± {row['spread']:.1f}",
+            f"{1e6 / speed:,.0f}",
+            ratio,
+            str(row["threads"]),
+            str(row["repeats"]),
+        )
+    return table
+
+
+def tell_scaling(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    machine = describe(where)
+    console.print(machine)
+    if options.out:
+        import_picture()
+    found = growth.measure(where, console.print)
+    table = screen.table(
+        "varied", numbers=("value", "ms an update", "ms a net", "MiB at most", "of parts", "at the start")
+    )
+    for point in found:
+        nets = point.value if point.varied == "nets" else 1
+        table.add_row(
+            point.varied,
+            str(point.value),
+            f"{point.milliseconds:.2f}",
+            f"{point.milliseconds / nets:.2f}",
+            f"{point.peak:,.0f}",
+            f"{point.parts:,.0f}",
+            f"{point.peak_start:,.0f}",
+        )
+    console.print(table)
+    most = max((point.grown for point in found), default=0.0)
+    console.print(f"from the second repeat to the last, memory grew by {most:.1f} MiB at most")
+    if options.out:
+        Path(options.out).write_text(growth.picture(found, f"How cost grows: {machine}"), encoding="utf-8")
+        console.print(f"wrote {options.out}")
+    return {"device": machine, "data": data_name(), "scaling": growth.to_json(found)}
+
+
+def import_picture() -> None:
+    """Refuse before minutes of work where nothing can be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        raise ValueError("-o needs matplotlib: pip install 'meannet[report]'") from None
+
+
+def tell_neighbour(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    if where.type != "cpu":
+        raise ValueError("--neighbour is about CPUs; use --device cpu")
+    console.print(describe(where))
+    rows = beside.neighbour(console.print)
+    table = screen.table("who", numbers=("updates/s alone", "with a busy neighbour", "times slower", "repeats"))
+    for row in rows:
+        table.add_row(
+            " ".join(filter(None, (row["who"], row["path"]))),
+            f"{row['alone']:.1f} ± {row['alone_spread']:.1f}",
+            f"{row['beside']:.1f} ± {row['beside_spread']:.1f}",
+            f"{row['times_slower']:.2f}",
+            str(row["repeats"]),
+        )
+    console.print(table)
+    return {"device": describe(where), "data": data_name(), "neighbour": rows}
+
+
+def tell_overhead(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    console.print(describe(where))
+    rows = beside.prediction(where)
+    table = screen.table("mean network, batch of", numbers=("meannet, ms", "plain PyTorch, ms", "times faster"))
+    for row in rows:
+        ours, plain = (f"{row[who]['ms']:.3f} ± {row[who]['spread']:.3f}" for who in ("meannet", "torch"))
+        table.add_row(str(row["batch"]), ours, plain, f"{row['times_faster']:.2f}")
+    console.print(table)
+    document: dict[str, Any] = {"device": describe(where), "data": data_name(), "prediction": rows}
+    if data_name() != "mnist":
+        console.print("what a run costs beside its updates is measured on MNIST, which is not in the data folder")
+        return document
+    found = beside.overhead(where.type)
+    console.print(
+        f"a run of {found['epochs']} epochs: {found['updates_s']} s of updates; {found['between_s']} s "
+        f"({found['between_percent']} %) between epochs for records, tests and saved states; "
+        f"{found['before_s']} s before the first epoch and {found['after_s']} s after the last"
+    )
+    return document | {"overhead": found}
+
+
+def data_name() -> str:
+    return work.cases(1)[1]

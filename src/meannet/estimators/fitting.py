@@ -1,0 +1,291 @@
+"""What both estimators share: parameters, a fit on the package's own loop, the mean network and thinned networks."""
+
+import math
+import numbers
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,  # pyrefly: ignore[missing-module-attribute], its stubs are old
+    check_is_fitted,
+    validate_data,  # pyrefly: ignore[missing-module-attribute]
+)
+
+from meannet import fast
+from meannet.core import metrics
+from meannet.estimators import cases, saved
+from meannet.estimators.cases import Matrix, Scaling
+from meannet.estimators.network import Thinned, mean_module, output_module, pick
+from meannet.estimators.parameters import Parameters, seed_of
+from meannet.estimators.progress import Line
+from meannet.nn import dense
+from meannet.nn.dense import Fleet
+from meannet.train import Epoch, Fault, train
+
+LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
+
+
+class DropoutNet(Parameters):
+    """Dense nets trained with dropout, as a scikit-learn estimator; its two kinds are in supervised.py."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one checksummed safetensors file, without pickle."""
+        check_is_fitted(self)
+        saved.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The estimator that `save` wrote."""
+        return saved.load(cls, Path(path))
+
+    def __getstate__(self):
+        # The modules follow from the fleet, and would be three quarters of the size.
+        return {name: value for name, value in super().__getstate__().items() if name != "network_"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if hasattr(self, "_fleet"):
+            self._finish()
+
+    def _target_scaling(self) -> Scaling | None:
+        """Of targets that are numbers; None for labels."""
+        return None
+
+    def _outputs(self) -> tuple[int, str, tuple[int, ...]]:
+        """How many, their kind, and the sizes of several softmaxes."""
+        raise NotImplementedError
+
+    def _look_at_targets(self, targets: np.ndarray, rows: np.ndarray, weights: np.ndarray | None) -> None:
+        """What a new fit learns from targets before it trains."""
+
+    def _tensor(self, targets: np.ndarray, device: torch.device) -> torch.Tensor:
+        """Targets as the loop takes them."""
+        scaling = self._target_scaling()
+        if scaling is not None:
+            targets = scaling.apply(targets).astype(np.float32)
+        return torch.from_numpy(targets).to(device)
+
+    def _checked(self, x: Any, y: Any, *, reset: bool, numeric: bool) -> tuple[Matrix, Any]:
+        self._check_parameters()
+        return validate_data(
+            self,
+            x,
+            y,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            multi_output=True,
+            y_numeric=numeric,
+            reset=reset,
+        )
+
+    def _checked_weights(self, sample_weight: Any, x: Matrix) -> np.ndarray | None:
+        if sample_weight is None:
+            return None
+        weights = _check_sample_weight(sample_weight, x, dtype=np.float64)
+        if (weights < 0).any():
+            raise ValueError("Negative values in data passed to `sample_weight`.")
+        if not weights.any():
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+        return weights
+
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "_fleet")
+
+    def _train(
+        self, x: Matrix, targets: np.ndarray, weights: np.ndarray | None, *, goes_on: bool, partial: bool
+    ) -> Self:
+        """Train new nets, or go on with those there are; `partial` is one more epoch at the starting learning rate."""
+        if not goes_on:
+            self._seed = seed_of(self.random_state)
+        keep, held = self._validation_split(x, targets, partial)
+        rows, weights = _arranged(x, targets, weights, keep, normalise=not partial)
+        optim = self._optim(len(rows), partial)
+        device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
+        if not goes_on:
+            self._scaling = Scaling.of(x, rows, weights) if self.standardize else Scaling.none(x.shape[1])
+            self._look_at_targets(targets, rows, weights)
+            self.n_iter_, self.history_ = 0, []
+            fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
+        else:
+            fleet = pick(self._fleet, range(len(self._fleet.seeds)), device)
+        inputs = (cases.SparseRows if sparse.issparse(x) else cases.dense_inputs)(x, rows, self._scaling, device)
+        engine = fast.engine(
+            fleet,
+            inputs,
+            self._tensor(targets[rows], device),
+            optim.batch,
+            [optim.limit] * len(fleet.seeds),
+            weights=None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device),
+            precision="float32",
+        )
+        start = self.n_iter_
+        epochs = train(
+            fleet,
+            engine,
+            len(rows),
+            replace(optim, epochs=start + optim.epochs),
+            [optim.lr] * len(fleet.seeds),
+            start=start,
+            # A single update rule for every call: momentum goes on rising, and nothing falls.
+            origin=0 if partial else start,
+        )
+        nothing_to_learn = fleet.output == "softmax" and not fleet.groups and fleet.sizes[-1] == 1
+        faults = [] if nothing_to_learn else self._follow(epochs, fleet, optim.epochs, x, targets, held)
+        good = [net for net in range(len(fleet.seeds)) if net not in {fault.net for fault in faults}]
+        self._answer_for(faults, len(fleet.seeds))
+        self._fleet = pick(fleet, good)
+        return self._finish()
+
+    def _follow(
+        self, epochs: Iterator[Epoch], fleet: Fleet, total: int, x: Matrix, targets: np.ndarray, held: np.ndarray | None
+    ) -> list[Fault]:
+        """Run the loop to its end, an early stop or an interruption, keeping the record; returns what went wrong."""
+        faults: list[Fault] = []
+        best, best_loss, since = None, math.inf, 0
+        line = Line(total, bool(self.verbose))
+        try:
+            for epoch in epochs:
+                faults += [
+                    fault
+                    for fault in epoch.faults
+                    if "gradient" not in fault.why or not epoch.train_loss[fault.net] < LEARNED
+                ]
+                gone = {fault.net for fault in faults}
+                record = _record(epoch, [n for n in range(len(fleet.seeds)) if n not in gone], fleet.output)
+                self.n_iter_ = epoch.epoch
+                self.history_.append(record)
+                if held is not None:
+                    loss = self._validation_loss(fleet, x, targets, held)
+                    record["validation_loss"] = loss
+                    since = 0 if loss < best_loss else since + 1
+                    if loss < best_loss:
+                        best, best_loss = [tensor.clone() for tensor in fleet.state().values()], loss
+                line.show(record)
+                if held is not None and since >= self.n_iter_no_change:
+                    break
+        except KeyboardInterrupt:
+            warnings.warn(
+                f"fit was interrupted; the nets are as they were after epoch {self.n_iter_}", UserWarning, stacklevel=5
+            )
+        line.close()
+        if best is not None:
+            torch._foreach_copy_(list(fleet.state().values()), best)
+        return faults
+
+    @torch.no_grad()
+    def _validation_loss(self, fleet: Fleet, x: Matrix, targets: np.ndarray, held: np.ndarray) -> float:
+        """Mean over cases and nets of the mean networks."""
+        total = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
+        for rows in cases.chunks(held[:, None], max(fleet.sizes)):
+            rows = rows[:, 0]
+            outputs = dense.mean_network(fleet, cases.dense_inputs(x, rows, self._scaling, fleet.device)[None])
+            right = self._tensor(targets[rows], fleet.device)
+            total += metrics.losses(outputs, right.expand(len(outputs), *right.shape), fleet.output, fleet.groups)
+        good = total[total.isfinite()]
+        return float(good.mean()) / len(held) if len(good) else math.inf
+
+    def _answer_for(self, faults: list[Fault], nets: int) -> None:
+        if not faults:
+            return
+        first = faults[0]
+        where = "" if first.layer is None else f" (layer {first.layer})"
+        remedy = (
+            f"lower lr (it is {self.lr:g})"
+            if "diverged" in first.why
+            else f"lower lr (it is {self.lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
+        )
+        if not self.standardize:
+            remedy += ", or set standardize=True"
+        if len(faults) == nets:
+            raise ValueError(f"training failed: in epoch {first.epoch} the net {first.why}{where}; {remedy}")
+        warnings.warn(
+            f"{len(faults)} of {nets} nets failed and are left out: in epoch {first.epoch} net {first.net} "
+            f"{first.why}{where}; {remedy}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _finish(self) -> Self:
+        self.network_ = mean_module(self._fleet, self._scaling, self._target_scaling())
+        return self
+
+    def _validation_split(
+        self, x: Matrix, targets: np.ndarray, partial: bool
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Rows to train on and rows held out; None and None where nothing is."""
+        if not self.early_stopping or partial:
+            return None, None
+        count = len(targets)
+        held = math.ceil(self.validation_fraction * count)
+        if held >= count:
+            raise ValueError(
+                f"early_stopping with validation_fraction={self.validation_fraction} leaves no case of {count} to "
+                "train on; set early_stopping=False"
+            )
+        order = cases.arrange(x, targets, None, normalise=False)[0]
+        mixed = order[check_random_state(self._seed % 2**32).permutation(count)]
+        return mixed[held:], mixed[:held]
+
+    def _checked_inputs(self, x: Any) -> Matrix:
+        check_is_fitted(self)
+        return validate_data(self, x, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+
+    @torch.no_grad()
+    def _mean_outputs(self, x: Any) -> np.ndarray:
+        """Probabilities or predictions of the mean network, float64 (cases, outputs)."""
+        x = self._checked_inputs(x)
+        device = self._device(len(self._fleet.seeds) * x.shape[0] * self._weight_count(x.shape[1]))
+        network = self.network_
+        if device.type != "cpu":
+            network = mean_module(self._fleet, self._scaling, self._target_scaling()).to(device)
+        parts = []
+        for part in cases.chunks(x, max(self._fleet.sizes)):
+            block = part.toarray() if sparse.issparse(part) else np.array(part, np.float64)
+            parts.append(network(torch.from_numpy(block).to(device)).cpu().numpy())
+        return np.concatenate(parts)
+
+    def _sampled(self, x: Any, n: int) -> Iterator[torch.Tensor]:
+        """Outputs of `n` thinned networks before the softmax, (n, cases, outputs), a block of cases at a time."""
+        if not isinstance(n, numbers.Integral) or n < 1:
+            raise ValueError(f"n must be a whole number of thinned networks, 1 or more; got {n!r}")
+        x = self._checked_inputs(x)
+        device = self._device(n * x.shape[0] * self._weight_count(x.shape[1]))
+        thinned = Thinned(self._fleet, self._scaling, device)
+        most = max(*self._fleet.sizes, n * self._fleet.sizes[-1])
+        return (thinned.outputs(part, range(n)).cpu() for part in cases.chunks(x, most))
+
+    def _sampled_outputs(self, x: Any, n: int) -> np.ndarray:
+        """Probabilities or predictions of thinned networks, (n, cases, outputs)."""
+        check_is_fitted(self)
+        finish = output_module(self._fleet, self._target_scaling())
+        return np.concatenate([finish(part).numpy() for part in self._sampled(x, n)], 1)
+
+
+def _arranged(
+    x: Matrix, targets: np.ndarray, weights: np.ndarray | None, keep: np.ndarray | None, *, normalise: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    if keep is None:
+        return cases.arrange(x, targets, weights, normalise=normalise)
+    part = None if weights is None else weights[keep]
+    rows, part = cases.arrange(x[keep], targets[keep], part, normalise=normalise)
+    return keep[rows], part
+
+
+def _record(epoch: Epoch, nets: list[int], output: str) -> dict[str, float]:
+    """Means over nets of what the thinned networks did in an epoch; their error is a fraction of cases."""
+    record = {"epoch": epoch.epoch, "train_loss": _mean(epoch.train_loss, nets)}
+    if output != "linear":
+        record["train_error"] = _mean(epoch.train_error, nets)
+    return record | {"lr": epoch.lr[0], "momentum": epoch.momentum}
+
+
+def _mean(values: list[float], nets: list[int]) -> float:
+    return sum(values[net] for net in nets) / len(nets) if nets else math.nan

@@ -1,0 +1,224 @@
+"""The parameters of both estimators: what they may be, and the nets and schedules that they ask for."""
+
+import math
+import numbers
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from meannet.config import Optim
+from meannet.device import DEVICES
+from meannet.nn.dense import UNITS, Fleet, initial_fleet
+
+UPDATES = 3000  # that epochs="auto" aims at
+LEAST_EPOCHS, MOST_EPOCHS = 10, 300
+PAYS = 10**11  # products from which on device="auto" takes a GPU; two CPU cores take some ten seconds for them
+
+
+class Parameters(BaseEstimator):
+    """Stored as they are given, and checked when a fit begins."""
+
+    _seed: int
+
+    def __init__(
+        self,
+        hidden=(256, 256),
+        *,
+        units="rectified",
+        dropout_hidden=0.5,
+        dropout_visible=0.0,
+        epochs="auto",
+        batch=32,
+        lr=0.1,
+        lr_end=0.01,
+        momentum=(0.5, 0.95),
+        limit=15.0,
+        standardize=True,
+        n_nets=1,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        warm_start=False,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.hidden = hidden
+        self.units = units
+        self.dropout_hidden = dropout_hidden
+        self.dropout_visible = dropout_visible
+        self.epochs = epochs
+        self.batch = batch
+        self.lr = lr
+        self.lr_end = lr_end
+        self.momentum = momentum
+        self.limit = limit
+        self.standardize = standardize
+        self.n_nets = n_nets
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute], its stubs are old
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        for name, (good, allowed) in _PARAMETERS.items():
+            value = getattr(self, name)
+            if not good(value):
+                raise ValueError(
+                    f"The {name!r} parameter of {type(self).__name__} must be {allowed}. Got {value!r} instead."
+                )
+
+    def _new_fleet(
+        self, inputs: int, outputs: int, output: str, groups: tuple[int, ...], device: torch.device
+    ) -> Fleet:
+        sizes = (inputs, *self._hidden(), outputs)
+        rates = [self.dropout_visible, *[self.dropout_hidden] * len(self._hidden())]
+        gain = 2.0 if self.units == "rectified" else 1.0
+        last = len(rates) - 1
+        # Activities keep their size from layer to layer, counting the units that are kept (He et al. 2015).
+        sd = [
+            math.sqrt((gain if k < last else 1.0) / (size * (1 - rate)))
+            for k, (size, rate) in enumerate(zip(sizes, rates, strict=False))
+        ]
+        return initial_fleet(
+            sizes,
+            net_seeds(self._seed, self.n_nets),
+            [torch.full((self.n_nets, 1), float(rate), dtype=torch.float64) for rate in rates],
+            units=self.units,
+            output=output,
+            groups=groups,
+            sd=sd,
+            bias=0.1 if self.units == "rectified" else 0.0,
+            device=device,
+        )
+
+    def _optim(self, count: int, partial: bool) -> Optim:
+        batch = min(self.batch, count)
+        epochs: Any = self.epochs
+        if epochs == "auto":
+            epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(UPDATES / math.ceil(count / batch))))
+        start, end = self.momentum
+        return Optim(
+            epochs=1 if partial else epochs,
+            batch=batch,
+            lr=self.lr,
+            decay=1.0 if partial else self.lr_end ** (1 / epochs),
+            momentum_start=start,
+            momentum_end=end,
+            momentum_epochs=epochs // 4,
+            limit=self.limit,
+        )
+
+    def _hidden(self) -> tuple[int, ...]:
+        sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
+        return tuple(int(size) for size in sizes)
+
+    def _weight_count(self, inputs: int) -> int:
+        """About how many products one case needs on its way through one net."""
+        sizes = (inputs, *self._hidden())
+        return sum(below * above for below, above in pairwise((*sizes, 1)))
+
+    def _device(self, products: int) -> torch.device:
+        """Where so many products are best done: "auto" leaves to the CPU what is over before a GPU has started."""
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
+        pays = self.device == "cuda" or (self.device == "auto" and products > PAYS and torch.cuda.is_available())
+        return torch.device("cuda" if pays else "cpu")
+
+
+def seed_of(random_state: Any) -> int:
+    """From 0 to 2^32 - 1; whole numbers are seeds themselves."""
+    if isinstance(random_state, numbers.Integral):
+        check_random_state(random_state)  # scikit-learn's own message where it is out of range
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def net_seeds(seed: int, nets: int) -> list[int]:
+    """One a net; the first is the seed itself, and fits with different seeds below 2^32 share none."""
+    return [net << 32 | seed for net in range(nets)]
+
+
+def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
+    def good(value: Any) -> bool:
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return whole and least <= cast(int, value) < 2**31
+
+    return good, f"an int in the range [{least}, 2147483647]"
+
+
+def _number(least: float, most: float, *, closed: bool = False) -> tuple[Callable[[Any], bool], str]:
+    """Above `least`, or with `closed` from it on, and below `most`."""
+
+    def good(value: Any) -> bool:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return real and (least < cast(float, value) < most or (closed and value == least))
+
+    return good, f"a float in the range {'[' if closed else '('}{least:g}, {most:g})"
+
+
+def _either(*values: Any) -> tuple[Callable[[Any], bool], str]:
+    """One of several words, or true or false."""
+
+    def good(value: Any) -> bool:
+        return isinstance(value, str | bool | np.bool_) and value in values
+
+    return good, "one of " + ", ".join(repr(value) for value in values)
+
+
+def _layers(value: Any) -> bool:
+    one = _whole(1)[0]
+    return one(value) or (isinstance(value, tuple | list) and all(one(size) for size in value))
+
+
+def _momentum(value: Any) -> bool:
+    good = _number(0, 1, closed=True)[0]
+    return isinstance(value, tuple | list) and len(value) == 2 and all(good(each) for each in value)
+
+
+def _epochs(value: Any) -> bool:
+    return _whole(1)[0](value) or (isinstance(value, str) and value == "auto")
+
+
+def _share(value: Any) -> bool:
+    return _number(0, 2)[0](value) and value <= 1
+
+
+def _limit(value: Any) -> bool:
+    return _number(0, math.inf)[0](value) or (isinstance(value, float) and value == math.inf)
+
+
+_RATE = _number(0, 1, closed=True)
+_PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "hidden": (_layers, "an int or a tuple of ints, the sizes of the hidden layers, each 1 or more"),
+    "units": _either(*UNITS),
+    "dropout_hidden": (_RATE[0], f"the probability of omitting a unit, {_RATE[1]}"),
+    "dropout_visible": (_RATE[0], f"the probability of omitting an input, {_RATE[1]}"),
+    "epochs": (_epochs, f"'auto' or {_whole(1)[1]}"),
+    "batch": _whole(1),
+    "lr": _number(0, math.inf),
+    "lr_end": (_share, "a float in the range (0, 1]"),
+    "momentum": (_momentum, "a pair of floats in the range [0, 1), at the start and at the end"),
+    "limit": (_limit, "a float above 0, or inf for no bound"),
+    "standardize": _either(True, False),
+    "n_nets": _whole(1),
+    "early_stopping": _either(True, False),
+    "validation_fraction": _number(0, 1),
+    "n_iter_no_change": _whole(1),
+    "warm_start": _either(True, False),
+    "device": _either(*DEVICES),
+}

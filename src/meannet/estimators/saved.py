@@ -1,0 +1,129 @@
+"""A fitted estimator as one checksummed safetensors file: tensors and JSON, nothing that can execute."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from meannet import __version__, checkpoint
+from meannet.estimators.cases import Scaling
+from meannet.estimators.targets import Labels
+from meannet.nn.dense import Fleet
+
+FORMAT = 1
+SCALINGS = ("_scaling", "_targets")
+PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_flat", "_columns")
+
+
+def save(estimator: Any, path: Path) -> None:
+    """Everything that predicting and going on with training need."""
+    fleet: Fleet = estimator._fleet
+    tensors = {f"fleet.{name}": tensor for name, tensor in fleet.state().items()} | {"seeds": fleet.seeds}
+    tensors |= {f"rates.{k}": rate for k, rate in enumerate(fleet.rates) if rate is not None}
+    for name in SCALINGS:
+        if hasattr(estimator, name):
+            scaling: Scaling = getattr(estimator, name)
+            tensors[f"{name}.mean"], tensors[f"{name}.scale"] = map(torch.from_numpy, (scaling.mean, scaling.scale))
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "meannet": __version__,
+        "estimator": type(estimator).__name__,
+        "parameters": _parameters(estimator),
+        "fleet": {
+            "units": fleet.units,
+            "output": fleet.output,
+            "groups": list(fleet.groups),
+            "layers": len(fleet.weights),
+        },
+        "attributes": {name: getattr(estimator, name) for name in PLAIN if hasattr(estimator, name)},
+    }
+    if hasattr(estimator, "feature_names_in_"):
+        facts["feature_names"] = estimator.feature_names_in_.tolist()
+    if hasattr(estimator, "_labels"):
+        labels: Labels = estimator._labels
+        facts["labels"] = {
+            "kind": labels.kind,
+            "dtype": labels.dtype.str,
+            "classes": [
+                {"dtype": c.dtype.str, "values": [_plain(label) for label in c.tolist()]} for c in labels.classes
+            ],
+        }
+    checkpoint.save(path, tensors, facts, keep_previous=False)
+
+
+def load(kind: type, path: Path) -> Any:
+    """The estimator of this kind that `save` wrote."""
+    tensors, facts = checkpoint.read(path)
+    if facts.get("format") != FORMAT or facts.get("estimator") != kind.__name__:
+        what = facts.get("estimator", "no estimator")
+        raise ValueError(f"{path} holds {what} in format {facts.get('format')}, not {kind.__name__} in format {FORMAT}")
+    parameters = {name: _from_json(value) for name, value in facts["parameters"].items()}
+    estimator = kind(**parameters)
+    for name, value in facts["attributes"].items():
+        setattr(estimator, name, value)
+    for name in SCALINGS:
+        if f"{name}.mean" in tensors:
+            setattr(estimator, name, Scaling(tensors[f"{name}.mean"].numpy(), tensors[f"{name}.scale"].numpy()))
+    if "feature_names" in facts:
+        estimator.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+    if "labels" in facts:
+        known = facts["labels"]
+        classes = [np.array(c["values"], dtype=np.dtype(c["dtype"])) for c in known["classes"]]
+        estimator._labels = Labels(known["kind"], classes, np.dtype(known["dtype"]))
+        estimator.classes_ = classes if known["kind"] == "several" else classes[0]
+    estimator._fleet = _fleet(tensors, facts["fleet"])
+    return estimator._finish()
+
+
+def _fleet(tensors: dict[str, Tensor], shape: dict[str, Any]) -> Fleet:
+    def group(name: str) -> list[Tensor]:
+        return [tensors[f"fleet.{name}.{k}"] for k in range(shape["layers"])]
+
+    return Fleet(
+        units=shape["units"],
+        output=shape["output"],
+        groups=tuple(shape["groups"]),
+        seeds=tensors["seeds"],
+        rates=[tensors.get(f"rates.{k}") for k in range(shape["layers"])],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    found = {name: _to_json(value) for name, value in estimator.get_params(deep=False).items()}
+    if isinstance(estimator.random_state, np.random.RandomState):
+        found["random_state"] = estimator._seed  # the one it gave for this fit
+    return found
+
+
+def _to_json(value: Any) -> Any:
+    """Tuples and dictionaries, whose keys may be any labels, in a form that JSON has."""
+    if isinstance(value, tuple):
+        return {"tuple": [_to_json(v) for v in value]}
+    if isinstance(value, Mapping):
+        return {"dict": [[_plain(k), _to_json(v)] for k, v in value.items()]}
+    if isinstance(value, list):
+        return [_to_json(v) for v in value]
+    return None if isinstance(value, np.random.RandomState) else _plain(value)
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_json(v) for v in value]
+    if isinstance(value, dict):
+        ((form, held),) = value.items()
+        return tuple(map(_from_json, held)) if form == "tuple" else {k: _from_json(v) for k, v in held}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is not None and not isinstance(value, str | bool | int | float):
+        raise ValueError(f"cannot save {value!r}: labels and parameters must be numbers or strings")
+    return value

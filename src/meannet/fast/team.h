@@ -1,0 +1,104 @@
+// Threads that share loops: whichever is free takes the next part.
+//
+// OpenMP would do this, but its threads spin while they wait unless its runtime was told otherwise before it was loaded,
+// and PyTorch loads the same runtime first. With a busy process beside them, threads that spin cost several times the
+// time. These look for work a short while and then sleep, and nobody waits for one that has not begun. They live as long
+// as one call, so that none is idle between calls and a process may fork.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {  // compiled anew for each instruction set
+
+class Team {
+ public:
+  explicit Team(int size) {
+    try {
+      for (int number = 1; number < size; number++) others.emplace_back([this, number] { help(number); });
+    } catch (const std::system_error&) {
+      // The system gives no more threads; those there are do all the work.
+    }
+  }
+
+  ~Team() {
+    {
+      std::lock_guard<std::mutex> held(mutex);
+      over = true;
+      loop++;
+    }
+    begins.notify_all();
+    for (auto& thread : others) thread.join();
+  }
+
+  // work(part, thread) once for each part below `parts`; returns when all are done.
+  template <class Work>
+  void share(int parts, const Work& work) {
+    if (others.empty() || parts < 2) {
+      for (int part = 0; part < parts; part++) work(part, 0);
+      return;
+    }
+    {
+      std::lock_guard<std::mutex> held(mutex);
+      call = [](const void* what, int part, int thread) { (*static_cast<const Work*>(what))(part, thread); };
+      body = &work;
+      count = parts;
+      next = 0;
+      open = true;
+      loop++;
+    }
+    begins.notify_all();
+    take(0);
+    for (int looks = 0; inside && looks < LOOKS; looks++) pause();
+    std::unique_lock<std::mutex> held(mutex);
+    open = false;
+    ends.wait(held, [this] { return inside == 0; });
+  }
+
+ private:
+  static constexpr int LOOKS = 2000;  // some tens of microseconds
+
+  std::vector<std::thread> others;
+  std::mutex mutex;
+  std::condition_variable begins, ends;
+  std::atomic<unsigned> loop{0};            // how many were begun
+  std::atomic<int> next{0}, inside{0};      // the next part; how many of the others are at work
+  bool open = false, over = false;          // these and what follows change under the mutex, with nobody inside
+  int count = 0;
+  const void* body = nullptr;
+  void (*call)(const void*, int, int) = nullptr;
+
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  void take(int thread) {
+    for (int part; (part = next++) < count;) call(body, part, thread);
+  }
+
+  void help(int thread) {
+    unsigned seen = 0;
+    for (;;) {
+      for (int looks = 0; loop == seen && looks < LOOKS; looks++) pause();
+      {
+        std::unique_lock<std::mutex> held(mutex);
+        begins.wait(held, [&] { return loop != seen; });
+        seen = loop;
+        if (over) return;
+        if (!open) continue;  // the others have done it all
+        inside++;
+      }
+      take(thread);
+      std::lock_guard<std::mutex> held(mutex);
+      if (--inside == 0) ends.notify_one();
+    }
+  }
+};
+
+}  // namespace

@@ -1,0 +1,281 @@
+"""Fitting: targets of every kind, going on with training, interruptions, nets that fail, bad requests."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from estimator_toys import classifier, regressor, table
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_regression
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from meannet import DropoutClassifier, DropoutRegressor
+from meannet.estimators import fitting
+from meannet.train import Fault, Plain
+
+X, Y = table()
+LABELS = np.stack((X[:, 0] > X[:, 0].mean(), X[:, 1] > X[:, 1].mean()), 1).astype(np.int64)
+
+
+def test_the_defaults_learn_iris_on_any_scale():
+    X, y = load_iris(return_X_y=True)
+    wild = X * [1e-9, 1e9, 1, 1e4] + [0, 1e9, 1e4, 0]
+    scores = cross_val_score(DropoutClassifier(random_state=0), wild, load_iris().target_names[y], cv=3)
+    assert scores.mean() > 0.93
+
+
+def test_the_defaults_learn_a_line():
+    X, y = make_regression(200, 5, noise=1.0, random_state=0)
+    fitted = DropoutRegressor(random_state=0, epochs=60).fit(X, y * 1e4 - 1e6)
+    assert fitted.score(X, y * 1e4 - 1e6) > 0.95
+
+
+@pytest.mark.parametrize("labels", [["no", "yes", "perhaps"], [-7, 2**40, 5], [0.0, 1.0, 2.0], [True, False, True]])
+def test_labels_come_back_as_they_were(labels):
+    y = np.array(labels)[Y]
+    fitted = classifier(epochs=30, hidden=(32,)).fit(X, y)
+    assert fitted.predict(X).dtype == y.dtype and set(fitted.predict(X)) <= set(labels)
+    np.testing.assert_array_equal(fitted.classes_, np.unique(y))
+    assert fitted.score(X, y) > 0.6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_inputs_may_be_of_any_number_type(dtype):
+    inputs = np.random.RandomState(0).randint(0, 9, (40, 3))
+    found = classifier().fit(inputs.astype(dtype), Y).predict_proba(inputs.astype(dtype))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, classifier().fit(inputs, Y).predict_proba(inputs))
+
+
+def test_one_class_is_always_predicted():
+    fitted = classifier().fit(X, ["only"] * len(X))
+    assert set(fitted.predict(X)) == {"only"} and fitted.predict_proba(X).tolist() == [[1.0]] * len(X)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize("rows", [1, 2, 10])
+def test_a_few_rows_are_enough(make, rows):
+    fitted = make(epochs=3).fit(X[:rows], np.arange(rows))
+    assert np.isfinite(fitted.predict(X)).all()
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_inputs_that_never_vary_are_no_failure(make):
+    fitted = make(epochs=50).fit(np.ones((20, 3)), np.arange(20) % 4 == 0)
+    assert np.allclose(fitted.predict(np.ones((2, 3))), 0.25 * (make is regressor), atol=0.1)
+
+
+def test_multi_label_targets_are_learned_by_cross_entropy_of_logistic_outputs():
+    fitted = classifier(epochs=80, hidden=(16,), batch=8).fit(X, LABELS)
+    found = fitted.predict_proba(X)
+    assert found.shape == LABELS.shape and fitted.predict(X).dtype == LABELS.dtype
+    np.testing.assert_array_equal(fitted.predict(X), found > 0.5)
+    assert fitted.score(X, LABELS) > 0.7
+    samples = fitted.sample_proba(X, 5)
+    np.testing.assert_allclose(fitted.predict_proba(X, average="arithmetic", n=5), samples.mean(0), rtol=1e-9)
+    odds = np.exp(np.log(samples / (1 - samples)).mean(0))
+    np.testing.assert_allclose(fitted.predict_proba(X, average="geometric", n=5), odds / (1 + odds), rtol=1e-9)
+
+
+def test_several_targets_have_a_softmax_each():
+    y = np.stack((np.array(["a", "b", "c"])[Y], np.array(["x", "y"])[LABELS[:, 0]]), 1)
+    fitted = classifier(epochs=80, hidden=(16,)).fit(X, y)
+    first, second = fitted.predict_proba(X)
+    assert first.shape == (40, 3) and second.shape == (40, 2)
+    np.testing.assert_allclose(first.sum(1), 1)
+    np.testing.assert_array_equal(fitted.predict(X)[:, 1], fitted.classes_[1][second.argmax(1)])
+    assert fitted.score(X, y) > 0.5
+    assert [part.shape for part in fitted.sample_proba(X, 2)] == [(2, 40, 3), (2, 40, 2)]
+    assert len(fitted.predict_proba(X, average="geometric", n=2)) == 2
+    weighted = classifier(class_weight="balanced").fit(X, y)
+    assert np.isfinite(weighted.predict_proba(X)[0]).all()
+
+
+def test_partial_fit_is_an_epoch_a_call_and_needs_the_classes_first():
+    fitted = classifier()
+    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
+        fitted.partial_fit(X, Y)
+    for _ in range(40):
+        fitted.partial_fit(X[:20], Y[:20], classes=[0, 1, 2]).partial_fit(X[20:], Y[20:])
+    assert fitted.n_iter_ == 80 == len(fitted.history_) and fitted.score(X, Y) > 0.6
+    with pytest.raises(ValueError, match="not what the first call"):
+        fitted.partial_fit(X, Y, classes=[0, 1])
+    with pytest.raises(ValueError, match=r"not among the classes: \[7\]"):
+        fitted.partial_fit(X, np.full(len(X), 7))
+    with pytest.raises(ValueError, match="features"):
+        fitted.partial_fit(X[:, 1:], Y)
+
+
+def test_partial_fit_of_regression_goes_on():
+    fitted = regressor()
+    losses = [fitted.partial_fit(X, X[:, :2]).history_[-1]["train_loss"] for _ in range(30)]
+    assert losses[-1] < losses[0] and fitted.predict(X).shape == (40, 2)
+    with pytest.raises(ValueError, match="y has 1 targets"):
+        fitted.partial_fit(X, X[:, 0])
+
+
+def test_warm_start_goes_on_with_the_nets_and_the_schedule_anew():
+    fitted = classifier(warm_start=True, epochs=5).fit(X, Y)
+    first = [weight.clone() for weight in fitted._fleet.weights]
+    fitted.fit(X, Y)
+    assert fitted.n_iter_ == 10 and [r["epoch"] for r in fitted.history_] == list(range(1, 11))
+    assert fitted.history_[5]["lr"] == fitted.history_[0]["lr"] > fitted.history_[4]["lr"]
+    assert 0 < max(float((a - b).abs().max()) for a, b in zip(first, fitted._fleet.weights, strict=True)) < 1
+    assert classifier(epochs=5).fit(X, Y).fit(X, Y).n_iter_ == 5
+
+
+def test_randomness_follows_scikit_learns_conventions():
+    def weights(state):
+        return classifier(random_state=state).fit(X, Y)._fleet.weights[0]
+
+    assert weights(0).equal(weights(0)) and not weights(0).equal(weights(1)) and not weights(None).equal(weights(None))
+    assert weights(np.random.RandomState(0)).equal(weights(np.random.RandomState(0)))
+    stream = np.random.RandomState(0)
+    assert not weights(stream).equal(weights(stream))
+    torch.manual_seed(0)
+    before = torch.rand(1)
+    torch.manual_seed(0)
+    weights(0)
+    assert torch.rand(1).equal(before)  # the global stream is left alone
+
+
+def test_early_stopping_goes_back_to_the_best_validation_loss():
+    fitted = classifier(early_stopping=True, n_iter_no_change=3, epochs=200, lr=0.5, dropout_hidden=0.0, batch=4)
+    fitted.fit(X, np.random.RandomState(0).randint(0, 2, len(X)))  # nothing to be learned
+    losses = [record["validation_loss"] for record in fitted.history_]
+    assert len(losses) == fitted.n_iter_ == int(np.argmin(losses)) + 4 < 200
+    with pytest.raises(ValueError, match="leaves no case of 1"):
+        classifier(early_stopping=True).fit(X[:1], Y[:1])
+
+
+def test_history_has_a_record_an_epoch():
+    fitted = classifier().fit(X, Y)
+    assert [list(record) for record in fitted.history_] == [
+        ["epoch", "train_loss", "train_error", "lr", "momentum"]
+    ] * 4
+    assert "train_error" not in regressor().fit(X, X[:, 0]).history_[0]
+
+
+def test_an_interrupted_fit_leaves_the_last_whole_epoch(monkeypatch):
+    whole = Plain.epoch
+
+    def epoch(self, number, *more):
+        tally = whole(self, number, *more)
+        if number == 2:
+            raise KeyboardInterrupt
+        return tally
+
+    monkeypatch.setattr(Plain, "epoch", epoch)
+    with pytest.warns(UserWarning, match="interrupted; the nets are as they were after epoch 2"):
+        stopped = regressor(epochs=9, lr_end=1.0, momentum=(0.5, 0.5)).fit(X, X[:, 0])
+    monkeypatch.undo()
+    expected = regressor(epochs=2, lr_end=1.0, momentum=(0.5, 0.5)).fit(X, X[:, 0])
+    assert stopped.n_iter_ == 2
+    np.testing.assert_array_equal(stopped.predict(X), expected.predict(X))
+
+
+def test_verbose_shows_progress(capsys):
+    classifier(verbose=1, epochs=20).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10 and re.match(
+        r"epoch 20 of 20: train loss [\d.]+, train error [\d.]+; .* s left$", lines[-1]
+    )
+    classifier().fit(X, Y)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_net_that_diverges_is_an_error_that_names_the_remedy():
+    with pytest.raises(ValueError, match=r"training failed: in epoch \d+ the net diverged.*lower lr \(it is 1e\+30\)"):
+        regressor(lr=1e30, limit=np.inf).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="standardize=True"):
+        regressor(standardize=False, lr=1e20, limit=np.inf).fit(X * 1e30, X[:, 0])
+
+
+def test_a_failed_net_of_several_is_left_out_with_a_warning(monkeypatch):
+    def follow(self, epochs, *more):
+        return [*whole(self, epochs, *more), Fault(1, 2, "collapsed: the layer gave zero for every case", 1, 0.1)]
+
+    whole = fitting.DropoutNet._follow
+    three = classifier(n_nets=3).fit(X, Y)
+    monkeypatch.setattr(fitting.DropoutNet, "_follow", follow)
+    with pytest.warns(ConvergenceWarning, match=r"1 of 3 nets failed and are left out.*lower lr .* or dropout_hidden"):
+        two = classifier(n_nets=3).fit(X, Y)
+    assert two._fleet.seeds.tolist() == [three._fleet.seeds[0], three._fleet.seeds[2]]
+    assert two._fleet.weights[0][1].equal(three._fleet.weights[0][2])
+
+
+def test_cases_learned_to_the_last_bit_are_no_collapse():
+    easy = np.array([[-1.0], [1.0]] * 20)
+    fitted = classifier(hidden=(8,), epochs=300, lr=5.0, dropout_hidden=0.0, limit=np.inf).fit(easy, easy[:, 0])
+    assert fitted.score(easy, easy[:, 0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidden", (0,)), ("hidden", "800"), ("units", "tanh"), ("dropout_hidden", 1.0), ("dropout_visible", -0.1),
+        ("epochs", 0), ("epochs", "many"), ("batch", 2.5), ("lr", 0), ("lr", float("nan")), ("lr_end", 2),
+        ("momentum", 0.9), ("momentum", (0.5, 1.0)), ("limit", 0), ("limit", None), ("standardize", "yes"),
+        ("n_nets", 0), ("validation_fraction", 1.0), ("n_iter_no_change", 0), ("device", "gpu"),
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_is_named_with_what_is_allowed(name, value):
+    with pytest.raises(ValueError, match=rf"The '{name}' parameter of DropoutClassifier must be .* Got .* instead\."):
+        classifier(**{name: value}).fit(X, Y)
+
+
+def test_bad_input_gets_scikit_learns_messages():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        classifier().predict(X)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        classifier().sample_proba(X)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        classifier().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        regressor().fit(X * np.nan, X[:, 0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        regressor().fit(X, X[1:, 0])
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        classifier().fit(X, Y, sample_weight=-np.ones(len(X)))
+    with pytest.raises(ValueError, match="X has 5 features, but DropoutRegressor is expecting 6"):
+        regressor().fit(X, X[:, 0]).predict(X[:, 1:])
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="no CUDA device here; use device='cpu'"):
+            classifier(device="cuda").fit(X, Y)
+
+
+def test_no_hidden_layer_is_a_linear_model():
+    fitted = classifier(hidden=(), dropout_visible=0.2, epochs=30).fit(X, Y)
+    assert fitted.score(X, Y) > 0.7
+    assert [type(part).__name__ for part in fitted.network_] == ["Standardise", "Linear", "Softmax"]
+    assert classifier(hidden=9).fit(X, Y)._fleet.sizes == (6, 9, 3)
+
+
+def test_pickles_and_clones_predict_the_same():
+    for fitted in (classifier(n_nets=2).fit(X, Y), regressor().fit(X, X[:, 0])):
+        again = pickle.loads(pickle.dumps(fitted))
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+        again = clone(fitted).fit(X, Y if again.__class__ is DropoutClassifier else X[:, 0])
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_a_grid_is_searched_in_a_pipeline_by_two_processes():
+    search = GridSearchCV(
+        make_pipeline(MinMaxScaler(), classifier()), {"dropoutclassifier__dropout_hidden": [0.0, 0.5]}, cv=2, n_jobs=2
+    )
+    assert search.fit(X, Y).best_params_["dropoutclassifier__dropout_hidden"] in (0.0, 0.5)
+
+
+def test_data_frames_keep_their_names():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    fitted = classifier().fit(frame, pandas.Series(Y))
+    assert fitted.feature_names_in_.tolist() == list("abcdef")
+    np.testing.assert_array_equal(fitted.predict_proba(frame), classifier().fit(X, Y).predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[list("fedcba")])

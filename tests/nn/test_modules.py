@@ -1,0 +1,214 @@
+"""Parts of the image nets, against loops in numpy, finite differences and torch's own functions."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from meannet.nn import LocallyConnected2d, RandomGroupConv2d, ResponseNorm
+
+SHAPES = [  # channels, banks, input, filter, stride, padding
+    (2, 3, (5, 4), (3, 2), (1, 1), (0, 0)),
+    (1, 1, (3, 3), (3, 3), (1, 1), (0, 0)),
+    (3, 4, (6, 7), (3, 3), (2, 1), (1, 1)),
+    (2, 2, (5, 5), (2, 3), (3, 2), (1, 2)),
+]
+
+
+def randn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def local(channels, banks, size, kernel, stride, padding, **others):
+    return LocallyConnected2d(channels, banks, size, kernel, stride, padding, dtype=torch.float64, **others)
+
+
+def local_by_loop(layer, x):
+    """Place by place and bank by bank."""
+    (rows, columns), (height, width) = layer.out_size, layer.kernel_size
+    weight = layer.weight.detach().numpy().reshape(layer.out_channels, rows, columns, *layer.weight.shape[1:])
+    bias = layer.bias.detach().numpy().reshape(layer.out_channels, rows, columns)
+    (above, beside), (down, right) = layer.padding, layer.stride
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (above, above), (beside, beside)))
+    out = np.zeros((len(x), layer.out_channels, rows, columns))
+    for case in range(len(x)):
+        for bank in range(layer.out_channels):
+            for r in range(rows):
+                for c in range(columns):
+                    patch = padded[case, :, r * down : r * down + height, c * right : c * right + width]
+                    out[case, bank, r, c] = (patch * weight[bank, r, c]).sum() + bias[bank, r, c]
+    return out
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_local_layer_is_a_loop_over_places_and_banks(shape):
+    layer, x = local(*shape), randn(3, shape[0], *shape[2])
+    np.testing.assert_allclose(layer(x).detach(), local_by_loop(layer, x), rtol=1e-12, atol=1e-14)
+    one = layer(x[0]).detach()  # a case without the axis of cases
+    np.testing.assert_allclose(one, layer(x).detach()[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_local_layer_with_the_same_filter_everywhere_is_a_convolution(shape):
+    channels, banks, size, kernel, stride, padding = shape
+    layer, conv = local(*shape), nn.Conv2d(channels, banks, kernel, stride, padding, dtype=torch.float64)
+    places = layer.out_size[0] * layer.out_size[1]
+    with torch.no_grad():
+        layer.weight.copy_(conv.weight.repeat_interleave(places, 0))
+        layer.bias.copy_(conv.bias.repeat_interleave(places))
+    x = randn(2, channels, *size)
+    assert layer(x).shape == conv(x).shape
+    np.testing.assert_allclose(layer(x).detach(), conv(x).detach(), rtol=1e-12, atol=1e-13)
+
+
+def test_local_layer_over_the_whole_input_is_linear():
+    layer = LocallyConnected2d(3, 5, 4, 4, dtype=torch.float64)
+    x = randn(6, 3, 4, 4)
+    linear = F.linear(x.flatten(1), layer.weight.flatten(1), layer.bias)
+    np.testing.assert_allclose(layer(x).flatten(1).detach(), linear.detach(), rtol=1e-12)
+
+
+def test_local_gradients_are_finite_differences_to_the_second_order():
+    layer, x = local(2, 2, (4, 3), (2, 2), (1, 1), (1, 0)), randn(2, 2, 4, 3).requires_grad_()
+    weight, bias = (
+        randn(*layer.weight.shape, seed=1).requires_grad_(),
+        randn(*layer.bias.shape, seed=2).requires_grad_(),
+    )
+
+    def apply(x, weight, bias):
+        return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, x).square()
+
+    assert torch.autograd.gradcheck(apply, (x, weight, bias))
+    assert torch.autograd.gradgradcheck(apply, (x, weight, bias))
+
+
+def test_the_papers_local_layer_has_its_size():
+    layer = LocallyConnected2d(64, 16, 4, 3, padding=1)
+    assert layer.weight.shape == (16 * 4 * 4, 64, 3, 3) and layer(torch.zeros(2, 64, 4, 4)).shape == (2, 16, 4, 4)
+    assert layer.weight.abs().max() <= (64 * 9) ** -0.5 < 1.001 * layer.weight.abs().max()
+
+
+def test_local_layer_without_biases_and_with_wrong_requests():
+    assert local(*SHAPES[0], bias=False).bias is None
+    assert "bias=False" in repr(local(*SHAPES[0], bias=False))
+    with pytest.raises(ValueError, match=r"expected inputs of \(…, 2, 5, 4\), not \(3, 2, 5, 5\)"):
+        local(*SHAPES[0])(randn(3, 2, 5, 5))
+    with pytest.raises(ValueError, match="do not fit into an input"):
+        LocallyConnected2d(1, 1, 3, 5)
+
+
+def response_by_loop(x, size, alpha, beta, offset):
+    """As printed, with alpha as it is meant by whoever calls: bank by bank over the adjacent ones that exist."""
+    x = x.numpy()
+    banks, out = x.shape[1], np.empty_like(x)
+    for i in range(banks):
+        near = range(max(0, i - size // 2), min(banks, i - size // 2 + size))
+        total = sum(x[:, j] ** 2 for j in near)
+        out[:, i] = x[:, i] / (offset + alpha * total) ** beta
+    return out
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9, 20])
+def test_response_norm_is_a_loop_over_banks_in_both_forms(size):
+    x = 10 * randn(2, 12, 3, 2)
+    authors, printed = ResponseNorm(size, 0.3, 0.6), ResponseNorm(size, 0.3, 0.6, form="printed")
+    np.testing.assert_allclose(authors(x), response_by_loop(x, size, 0.3 / size, 0.6, 1.0), rtol=1e-12)
+    np.testing.assert_allclose(printed(x), response_by_loop(x, size, 0.3, 0.6, 1.0), rtol=1e-12)
+
+
+def test_the_papers_settings_are_torchs_function_with_the_authors_convention():
+    x = 50 * randn(2, 64, 3, 3)
+    assert ResponseNorm()(x).equal(F.local_response_norm(x, 9, alpha=1e-3, beta=0.75, k=1.0))
+    np.testing.assert_allclose(
+        ResponseNorm(form="printed")(x), F.local_response_norm(x, 9, 9e-3, 0.75, 1.0), rtol=1e-12
+    )
+    np.testing.assert_allclose(ResponseNorm(5, 1e-4, offset=2.0)(x), F.local_response_norm(x, 5, k=2.0), rtol=1e-12)
+
+
+def test_response_norm_gradients_are_finite_differences_to_the_second_order():
+    x = randn(2, 5, 2, 2).requires_grad_()
+    assert torch.autograd.gradcheck(ResponseNorm(3, 0.5), (x,))
+    assert torch.autograd.gradgradcheck(ResponseNorm(3, 0.5), (x,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_response_norm_sums_squares_that_low_precision_cannot_hold(dtype):
+    x = torch.full((1, 9, 2, 2), 400.0, dtype=dtype)  # 400^2 is beyond the largest float16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = ResponseNorm(form="printed")(x)
+    expected = ResponseNorm(form="printed")(x.double())
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.double(), expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("settings", "words"), [({"form": "caffe"}, "authors, printed"), ({"size": 0}, "1 or more")])
+def test_wrong_response_norms_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ResponseNorm(**settings)
+
+
+def test_each_group_reads_its_own_channels_and_no_other():
+    layer, x = (
+        RandomGroupConv2d(12, 8, 3, groups=4, seed=5, padding=1, stride=2, dtype=torch.float64),
+        randn(2, 12, 5, 5),
+    )
+    own = layer.permutation.view(4, 3)
+    assert sorted(layer.permutation.tolist()) == list(range(12))
+    parts = [
+        F.conv2d(x[:, own[group]], layer.weight[2 * group : 2 * group + 2], layer.bias[2 * group : 2 * group + 2], 2, 1)
+        for group in range(4)
+    ]
+    np.testing.assert_allclose(layer(x).detach(), torch.cat(parts, 1).detach(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(layer(x[0]).detach(), layer(x).detach()[0], rtol=1e-12, atol=1e-14)
+    x.requires_grad_()
+    layer(x)[:, :2].sum().backward()
+    assert x.grad is not None
+    assert set(x.grad.abs().sum((0, 2, 3)).nonzero().flatten().tolist()) == set(own[0].tolist())
+
+
+def test_the_groups_come_from_the_seed_and_travel_in_the_state_dict():
+    one, same, other = (RandomGroupConv2d(64, 256, 5, groups=4, seed=seed) for seed in (1, 1, 2))
+    assert one.permutation.equal(same.permutation) and not one.permutation.equal(other.permutation)
+    x = torch.randn(1, 64, 6, 6)
+    assert not other(x).equal(one(x))
+    other.load_state_dict(one.state_dict())
+    assert other(x).equal(one(x)) and copy.deepcopy(one)(x).equal(one(x))
+
+
+def test_random_groups_are_spread_evenly_over_channels():
+    first = [set(RandomGroupConv2d(8, 8, 1, groups=4, seed=seed).permutation[:2].tolist()) for seed in range(800)]
+    often = np.array([sum(channel in group for group in first) for channel in range(8)])
+    assert np.abs(often - 200).max() < 4.5 * np.sqrt(800 * 0.25 * 0.75)
+
+
+def parts():
+    return nn.Sequential(
+        RandomGroupConv2d(4, 6, 3, groups=2, padding=1), ResponseNorm(3), LocallyConnected2d(6, 2, 4, 3, padding=1)
+    )
+
+
+def test_parts_compile_and_export_without_breaks_and_do_the_same():
+    torch.compiler.reset()
+    net, x = parts(), torch.randn(3, 4, 4, 4)
+    expected = net(x)
+    np.testing.assert_allclose(torch.compile(net, backend="aot_eager", fullgraph=True)(x).detach(), expected.detach())
+    program = torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},)).module()
+    np.testing.assert_allclose(program(x).detach(), expected.detach(), rtol=1e-5, atol=1e-6)
+    assert program(torch.randn(5, 4, 4, 4)).shape == (5, 2, 4, 4)
+
+
+def test_parts_survive_copying_saving_autocast_and_other_precisions():
+    net, x = parts(), torch.randn(3, 4, 4, 4)
+    twin = copy.deepcopy(net)
+    twin.load_state_dict(net.state_dict())
+    assert twin(x).equal(net(x))
+    assert net.double()(x.double()).dtype == torch.float64
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = twin(x)
+    assert low.dtype == torch.bfloat16
+    np.testing.assert_allclose(low.float().detach(), twin(x).detach(), atol=0.05)
+    low.float().sum().backward()
+    assert all(parameter.grad is not None for parameter in twin.parameters())
