@@ -102,7 +102,7 @@ def test_the_results_table_has_a_row_for_each_arm_with_paper_ours_time_and_machi
     cells = [[cell.strip() for cell in row.split(" | ")] for row in rows[2:]]
     assert [row[2] for row in cells] == ["backprop", "dropout", "dropout+input"] * 2
     first = toy["arms"][0]
-    assert cells[0][:2] == ["[digits](results/digits/here.json), 4 epochs", "64-8-10"]
+    assert cells[0][:2] == ["[digits/here](results/digits/here.json), 4 epochs", "64-8-10"]
     assert cells[0][3:5] == ["", f"{first['mean']:.1f} ± {first['sd']:.1f} (2)"]
     assert cells[0][5:] == [f"{toy['seconds']:.1f} s", toy["device"]]
     assert [row[3:5] for row in cells[3:]] == [

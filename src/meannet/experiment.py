@@ -69,8 +69,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
             raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
         return result
     experiment = opened.experiment()
-    began = {name: opened.began_with(name, "auto") for name in ("device", "path") if getattr(options, name) == "auto"}
-    options = replace(options, **began)  # devices and paths differ in rounding
+    if options.device == "auto":  # devices differ in rounding, and so do paths
+        options = replace(options, device=opened.began_with("device", "auto"))
+    if options.path == "auto":
+        options = replace(options, path=opened.began_with("path", "auto"))
     where = device.choose(options.device)
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
 

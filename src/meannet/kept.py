@@ -35,7 +35,7 @@ def files(recipe: str, folder: Path = FOLDER) -> list[Path]:
 
 
 def summary(recipe: str, folder: Path = FOLDER) -> str:
-    """One line about the kept results: each arm's mean over seeds, with its range over nets; scattered seeds by name."""
+    """One line about the kept results: each arm's mean over seeds, its range over nets, scattered seeds one by one."""
     found: dict[str, list[float]] = {}
     for result in load(recipe, folder):
         for arm in result["arms"]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from meannet import DropoutClassifier, DropoutRegressor
 
-SMALL = {"hidden": (7, 5), "epochs": 4, "batch": 8, "random_state": 3}
+SMALL = {"hidden": (7, 5), "dropout_visible": 0.0, "lr": 0.1, "epochs": 4, "batch": 8, "random_state": 3}
 
 
 def classifier(**more):

@@ -22,7 +22,7 @@ def test_the_plain_version_runs_on_request_and_where_no_kernel_was_built(monkeyp
 
 def test_a_fast_path_that_is_not_there_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr("meannet.fast.cpu.library", lambda: None)
-    with pytest.raises(ValueError, match="--path fast: its kernel was not built .* needs a C"):
+    with pytest.raises(ValueError, match=r"--path fast: its kernel was not built .* needs a C"):
         engine(*parts(), "fast")
 
 

@@ -27,14 +27,14 @@ class Parameters(BaseEstimator):
 
     def __init__(
         self,
-        hidden=(256, 256),
+        hidden=(256,),
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.0,
+        dropout_visible=0.1,
         epochs="auto",
         batch=32,
-        lr=0.1,
+        lr=0.2,
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,

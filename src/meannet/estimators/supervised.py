@@ -30,7 +30,8 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     batch : int
         Cases in a mini-batch.
     lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls evenly in between.
+        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
+        Logistic units want a larger one, some 2.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
@@ -69,14 +70,14 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
     def __init__(
         self,
-        hidden=(256, 256),
+        hidden=(256,),
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.0,
+        dropout_visible=0.1,
         epochs="auto",
         batch=32,
-        lr=0.1,
+        lr=0.2,
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,
@@ -217,7 +218,8 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
     batch : int
         Cases in a mini-batch.
     lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls evenly in between.
+        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
+        Logistic units want a larger one, some 2.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
