@@ -81,6 +81,12 @@ def test_the_order_of_rows_does_not_matter():
     )
 
 
+def test_the_layout_in_memory_does_not_matter():
+    there = np.asfortranarray(X)
+    fitted = classifier().fit(there, Y)
+    np.testing.assert_array_equal(fitted.predict_proba(there), probabilities())
+
+
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix])
 def test_sparse_inputs_train_the_nets_that_dense_ones_do(form):
     counts = np.random.RandomState(0).poisson(0.4, (40, 9)).astype(np.float32)

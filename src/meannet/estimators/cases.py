@@ -59,7 +59,7 @@ class Scaling:
 
     def apply(self, x: Matrix) -> np.ndarray:
         """Dense float64."""
-        return ((x.toarray() if sparse.issparse(x) else np.asarray(x, np.float64)) - self.mean) / self.scale
+        return (dense_rows(x) - self.mean) / self.scale
 
 
 def arrange(
@@ -90,6 +90,11 @@ def dense_inputs(x: Matrix, rows: np.ndarray, scaling: Scaling, device: torch.de
         with np.errstate(over="ignore"):  # beyond float32 without scaling: the fit then says that it diverged
             scaled[part] = torch.from_numpy(scaling.apply(x[rows[part]]).astype(np.float32))
     return scaled.to(device)
+
+
+def dense_rows(x: Matrix) -> np.ndarray:
+    """Float64, row by row in memory, so that sums come out the same from any layout."""
+    return np.ascontiguousarray(x.toarray() if sparse.issparse(x) else x, np.float64)
 
 
 class SparseRows:
@@ -147,7 +152,7 @@ def _parts(rows: int, columns: int) -> Iterator[slice]:
 def _take(x: Matrix, rows: np.ndarray) -> Matrix:
     block = x[rows]
     if not sparse.issparse(block):
-        return np.asarray(block, np.float64)
+        return dense_rows(block)
     block = sparse.csr_array(block, dtype=np.float64)
     block.sum_duplicates()
     block.eliminate_zeros()

@@ -248,8 +248,8 @@ class DropoutNet(Parameters):
             network = mean_module(self._fleet, self._scaling, self._target_scaling()).to(device)
         parts = []
         for part in cases.chunks(x, max(self._fleet.sizes)):
-            block = part.toarray() if sparse.issparse(part) else np.array(part, np.float64)
-            parts.append(network(torch.from_numpy(block).to(device)).cpu().numpy())
+            inputs = torch.tensor(cases.dense_rows(part), device=device)  # a copy: what is read-only cannot be shared
+            parts.append(network(inputs).cpu().numpy())
         return np.concatenate(parts)
 
     def _sampled(self, x: Any, n: int) -> Iterator[torch.Tensor]:
