@@ -13,7 +13,8 @@ from meannet.train import Plain, train
 
 pytest.importorskip("triton", reason="Triton is not installed: the fast path has nothing to run on")
 
-from meannet.fast.cuda import Captured, _Mask
+from meannet.fast import cuda, kernels
+from meannet.fast.cuda import Captured
 
 # The interpreter computes both sides of every `where` in numpy, which warns where a GPU would not.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -86,6 +87,12 @@ def test_epochs_with_a_rest_are_the_plain_versions_for_nets_of_any_shape(units, 
     agree(*both_ways(sizes, units, rates, count=11, batch=8, **settings))
 
 
+def test_tiles_for_many_nets_give_the_same_as_those_for_few(monkeypatch):
+    monkeypatch.setattr(cuda, "FEW_NETS", 0)
+    sizes, rates = SHAPES["more than a block wide"]
+    agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5] * 3, step=[0.5] * 3))
+
+
 @BOTH
 def test_each_net_has_its_own_rates_bound_and_step(units):
     rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])
@@ -128,13 +135,15 @@ def test_per_unit_rates_are_drawn_as_in_the_plain_version():
 def test_masks_are_the_plain_ones_bit_by_bit(units_in_layer, update, layer):
     seeds = torch.tensor([0, 3, 2**32 - 1, 2**32, 2**40 + 7, 2**63 - 1], device=DEVICE)
     rates = torch.tensor([[0.0], [0.2], [0.5], [0.5], [0.75], [0.99999]], dtype=torch.float64, device=DEVICE)
-    drawn = _Mask(rates, 13, units_in_layer)
-    drawn.draw(
-        seeds, torch.tensor([update - 3 if update > 3 else update], device=DEVICE), 3 if update > 3 else 0, layer
-    )
-    bits = drawn.bits[..., None] >> torch.arange(8, device=DEVICE) & 1
-    found = bits.flatten(2)[..., :units_in_layer].bool()
-    assert found.equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
+    ones, out = torch.ones(1, units_in_layer, device=DEVICE), torch.empty(6, 13, units_in_layer, device=DEVICE)
+    zeros = torch.zeros(6, 39, dtype=torch.int64, device=DEVICE)  # every case is the one of ones
+    first = torch.tensor([max(update - 2, 0)], device=DEVICE)
+    at_least = cuda._thresholds(rates, units_in_layer)
+    kernels.gather[(-(-units_in_layer // 64), 4, 6)](
+        ones, zeros, zeros[0], at_least, seeds, first, min(update, 2), layer, out,
+        39, 13, units_in_layer, at_least.shape[1], MASKED=True, CASES=4, UNITS=64,
+    )  # fmt: skip
+    assert out.bool().equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
 
 
 def test_the_bound_leaves_vectors_of_zeros_and_output_units_alone():
