@@ -30,9 +30,9 @@ class Tile(NamedTuple):
 
 
 FEW_NETS = 3
-LAYER_OF_FEW = Tile(64, 32, 64, 4, 4)
+LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
 LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
-HIDDEN_STEP = Tile(64, 64, 32, 4, 3, registers=128)
+HIDDEN_STEP = Tile(64, 64, 128, 4, 2)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
@@ -66,7 +66,10 @@ class Captured:
         self.steps = torch.zeros(nets, device=device)
         self.momentum = torch.zeros(1, device=device)
         self.limits = torch.tensor(list(limit), dtype=torch.float32, device=device)
-        self.shadows = [weight.to(self.dtype) for weight in fleet.weights]
+        # What the products read. In bfloat16 it is one half of the weights, and `rests` has the other, for an epoch.
+        self.split = self.dtype is torch.bfloat16
+        self.weights = [torch.empty_like(w, dtype=self.dtype) if self.split else w for w in fleet.weights]
+        self.rests = [torch.empty_like(w, dtype=torch.int16) if self.split else w for w in fleet.weights]
         hidden = fleet.weights[:-1]
         self.scales = [torch.ones(weight.shape[:2], device=device) for weight in hidden]
         parts = [triton.cdiv(weight.shape[2], HIDDEN_STEP.columns) for weight in hidden]
@@ -89,7 +92,9 @@ class Captured:
         self.order.copy_(philox.order(fleet.seeds, epoch, self.cases))
         self.steps.copy_(torch.tensor(list(step)))
         self.momentum.fill_(momentum)
-        torch._foreach_copy_(self.shadows, fleet.weights)
+        if self.split:
+            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+                split_(weight, high, rest)
         for squares in self.squares:
             squares.zero_()
         self.active.zero_()
@@ -105,6 +110,9 @@ class Captured:
                 self.first_case.fill_(case)
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
+        if self.split:
+            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+                join_(weight, high, rest)
         for weight in fleet.weights[:-1]:
             constrain_incoming_(weight, self.limits[:, None, None])
         return Tally(
@@ -128,7 +136,10 @@ class _Piece:
         self.activities = [torch.empty(nets, cases, n, dtype=engine.dtype, device=device) for n in hidden_sizes]
         self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
-        self.deltas.append(torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device))
+        self.scaled_deltas = [torch.empty_like(a) for a in self.activities[1:]]
+        outer = torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device)
+        self.deltas.append(outer)
+        self.scaled_deltas.append(outer)  # output units have no bound
         self.loss = torch.zeros(nets, cases, device=device)
         self.wrong = torch.zeros(nets, cases, dtype=torch.int32, device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -145,7 +156,7 @@ class _Piece:
     def capture(self) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
-        changed = [*engine.fleet.state().values(), *engine.shadows, *engine.squares, *engine.scales]
+        changed = [*engine.fleet.state().values(), *engine.weights, *engine.rests, *engine.squares, *engine.scales]
         changed += [self.loss, self.wrong, engine.active, engine.moved]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
@@ -192,7 +203,7 @@ class _Piece:
         for k in range(last):
             at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
             kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), nets)](
-                self.activities[k][lane], engine.shadows[k][lane], engine.squares[k][lane], engine.limits[lane],
+                self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
                 engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
                 self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
                 cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last,
@@ -200,7 +211,7 @@ class _Piece:
                 CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
             )  # fmt: skip
         kernels.output_layer[(triton.cdiv(cases, 16), nets)](
-            self.activities[-1][lane], engine.shadows[last][lane], fleet.biases[last][lane], engine.targets,
+            self.activities[-1][lane], engine.weights[last][lane], fleet.biases[last][lane], engine.targets,
             engine.order[lane], engine.first_case, offset, self.deltas[-1][lane], self.loss[lane], self.wrong[lane],
             engine.cases, cases, sizes[-2], sizes[-1], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=128,
         )  # fmt: skip
@@ -220,10 +231,11 @@ class _Piece:
         sizes, outputs = fleet.sizes, k == len(fleet.weights) - 1
         grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(cases, tile.rows), len(fleet.seeds[lane])
         kernels.backward_layer[grid](
-            self.deltas[k][lane], engine.shadows[k][lane], engine.scales[k - outputs][lane], self.slopes[k - 1][lane],
-            self.deltas[k - 1][lane], cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2],
-            SCALED=not outputs, PRECISION=engine.dot, CASES=tile.rows, INPUTS=tile.columns,
-            BLOCK=self.width if outputs else tile.inner, num_warps=tile.warps, num_stages=tile.stages,
+            self.scaled_deltas[k][lane], engine.weights[k][lane], self.slopes[k - 1][lane], engine.scales[k - 1][lane],
+            self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
+            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRECISION=engine.dot,
+            CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
+            num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
     def step(self, k: int, lane: slice) -> None:
@@ -234,13 +246,27 @@ class _Piece:
         grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(sizes[k + 1], tile.rows), len(fleet.seeds[lane])
         scales, squares = (engine.scales[k], engine.squares[k]) if bound else (self.loss, self.loss)  # or not read
         kernels.gradient_step[grid](
-            self.deltas[k][lane], self.activities[k][lane], fleet.weights[k][lane], fleet.weight_velocities[k][lane],
-            engine.shadows[k][lane], scales[lane], squares[lane], fleet.biases[k][lane],
+            self.deltas[k][lane], self.activities[k][lane], engine.weights[k][lane], engine.rests[k][lane],
+            fleet.weight_velocities[k][lane], scales[lane], squares[lane], fleet.biases[k][lane],
             fleet.bias_velocities[k][lane], engine.steps[lane], engine.momentum, engine.moved[lane],
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
-            BOUND=bound, PRECISION=engine.dot, UNITS=tile.rows, CASES=tile.inner, BLOCK=tile.columns,
+            BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
+            CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
+
+
+def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
+    """Write float32 numbers as the nearest bfloat16 and what their bits differ by, as `kernels.gradient_step` does."""
+    bits = weight.view(torch.int32)
+    top = (bits + 0x8000).bitwise_and_(-0x10000)
+    high.copy_(top.view(torch.float32))
+    rest.copy_(bits - top)
+
+
+def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
+    """The numbers that `split_` was given, bit by bit."""
+    weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
 
 
 def _thresholds(rate: Tensor, units: int) -> Tensor:

@@ -63,21 +63,18 @@ def forward_layer(
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
     first = tl.program_id(0) * UNITS
     unit = first + tl.arange(0, UNITS)
+    column = tl.arange(0, BLOCK)
+    real = unit < units
+    a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
+    w_at = weight + (net * units + unit[None, :]) * inputs + column[:, None]
     total = tl.zeros((CASES, UNITS), tl.float32)
     for start in range(0, inputs, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        a = tl.load(
-            below + (net * cases + case[:, None]) * inputs + column[None, :],
-            mask=(case[:, None] < cases) & (column[None, :] < inputs),
-            other=0.0,
-        )
-        w = tl.load(
-            weight + (net * units + unit[None, :]) * inputs + column[:, None],
-            mask=(unit[None, :] < units) & (column[:, None] < inputs),
-            other=0.0,
-        )
+        left = column < inputs - start
+        a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
         total = tl.dot(a, w, total, input_precision=PRECISION)
-    real = unit < units
+        a_at += BLOCK
+        w_at += BLOCK
     squared = tl.zeros((UNITS,), tl.float32)
     for part in range(parts):
         squared += tl.load(squares + (net * parts + part) * units + unit, mask=real, other=0.0)
@@ -102,9 +99,8 @@ def forward_layer(
     place = (net * cases + case[:, None]) * units + unit[None, :]
     tl.store(above + place, a.to(above.dtype.element_ty), mask=inside)
     tl.store(slopes + place, slope.to(slopes.dtype.element_ty), mask=inside)
-    if not LOGISTIC:
-        if tl.max(tl.where(inside, a, 0.0)) > 0:
-            tl.store(active + net * layers, 1)
+    if not LOGISTIC and tl.max(tl.where(inside, a, 0.0)) > 0:
+        tl.store(active + net * layers, 1)
 
 
 @triton.jit(do_not_specialize=["offset"])
@@ -117,20 +113,17 @@ def output_layer(
     net = tl.program_id(1).to(tl.int64)
     case = tl.program_id(0) * CASES + tl.arange(0, CASES)
     out = tl.arange(0, OUT)
+    unit = tl.arange(0, BLOCK)
+    a_at = below + (net * cases + case[:, None]) * units + unit[None, :]
+    w_at = weight + (net * outputs + out[None, :]) * units + unit[:, None]
     total = tl.zeros((CASES, OUT), tl.float32)
     for start in range(0, units, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        a = tl.load(
-            below + (net * cases + case[:, None]) * units + unit[None, :],
-            mask=(case[:, None] < cases) & (unit[None, :] < units),
-            other=0.0,
-        )
-        w = tl.load(
-            weight + (net * outputs + out[None, :]) * units + unit[:, None],
-            mask=(out[None, :] < outputs) & (unit[:, None] < units),
-            other=0.0,
-        )
+        left = unit < units - start
+        a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=(out[None, :] < outputs) & left[:, None], other=0.0)
         total = tl.dot(a, w, total, input_precision=PRECISION)
+        a_at += BLOCK
+        w_at += BLOCK
     total += tl.load(bias + net * outputs + out, mask=out < outputs, other=0.0)[None, :]
     total = tl.where(out[None, :] < outputs, total, -float("inf"))
     largest = tl.max(total, 1)
@@ -157,45 +150,44 @@ def output_layer(
 
 @triton.jit
 def backward_layer(
-    delta, weight, scales, slopes, out, cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
-    SCALED: tl.constexpr, PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
+    delta, weight, slopes, scales, out, scaled_out, cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
+    PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives by the total inputs of the layer below, from those of the layer above."""
+    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales."""
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
     column = tl.program_id(0) * INPUTS + tl.arange(0, INPUTS)
+    unit = tl.arange(0, BLOCK)
+    real = column < inputs
+    d_at = delta + (net * cases + case[:, None]) * delta_width + unit[None, :]
+    w_at = weight + (net * units + unit[:, None]) * inputs + column[None, :]
     back = tl.zeros((CASES, INPUTS), tl.float32)
     for start in range(0, delta_width, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        d = tl.load(
-            delta + (net * cases + case[:, None]) * delta_width + unit[None, :],
-            mask=(case[:, None] < cases) & (unit[None, :] < units),
-            other=0.0,
-        )
-        if SCALED:
-            scale = tl.load(scales + net * units + unit, mask=unit < units, other=0.0)
-            d = (d * scale[None, :]).to(delta.dtype.element_ty)
-        w = tl.load(
-            weight + (net * units + unit[:, None]) * inputs + column[None, :],
-            mask=(unit[:, None] < units) & (column[None, :] < inputs),
-            other=0.0,
-        )
+        left = unit < units - start
+        d = tl.load(d_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=left[:, None] & real[None, :], other=0.0)
         back = tl.dot(d, w, back, input_precision=PRECISION)
+        d_at += BLOCK
+        w_at += BLOCK * inputs
     place = (net * cases + case[:, None]) * inputs + column[None, :]
-    inside = (case[:, None] < cases) & (column[None, :] < inputs)
-    slope = tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + place, (back * slope).to(out.dtype.element_ty), mask=inside)
+    inside = (case[:, None] < cases) & real[None, :]
+    back *= tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
+    scale = tl.load(scales + net * inputs + column, mask=real, other=0.0)
+    tl.store(out + place, back.to(out.dtype.element_ty), mask=inside)
+    tl.store(scaled_out + place, (back * scale[None, :]).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def gradient_step(
-    delta, below, weight, velocity, shadow, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
+    delta, below, weight, rest, velocity, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
     cases: tl.constexpr, units, inputs: tl.constexpr, delta_width: tl.constexpr, widest,
-    BOUND: tl.constexpr, PRECISION: tl.constexpr, UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
+    BOUND: tl.constexpr, SPLIT: tl.constexpr, PRECISION: tl.constexpr,
+    UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradient product, momentum and step of a tile of weights; its rows' squared lengths.
 
-    `shadow` is the weights' rounded copy, which the products read. `moved` is set for units with any gradient.
+    SPLIT weights are float32 in two halves: the nearest bfloat16, which the products read, and in `rest` what their
+    bits differ by. `moved` is set for units with any gradient.
     """
     net = tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -207,9 +199,11 @@ def gradient_step(
     below += net * cases * inputs
     weight += net * units * inputs
     velocity += net * units * inputs
-    shadow += net * units * inputs
+    rest += net * units * inputs
     place = unit[:, None] * inputs + column[None, :]
     w = tl.load(weight + place, mask=inside, other=0.0)
+    if SPLIT:
+        low = tl.load(rest + place, mask=inside, other=0)
     v = tl.load(velocity + place, mask=inside, other=0.0)
     step, momentum = tl.load(steps + net), tl.load(momentum_at)
     gradient = tl.zeros((UNITS, BLOCK), tl.float32)
@@ -226,13 +220,20 @@ def gradient_step(
             other=0.0,
         )
         gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
+    if SPLIT:
+        w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
     if BOUND:
         w *= tl.load(scales + net * units + unit, mask=real, other=0.0)[:, None]
     v = momentum * v - step * gradient
     w += v
     tl.store(velocity + place, v, mask=inside)
-    tl.store(weight + place, w, mask=inside)
-    tl.store(shadow + place, w.to(shadow.dtype.element_ty), mask=inside)
+    if SPLIT:
+        bits = w.to(tl.int32, bitcast=True)
+        high = (bits + 0x8000) & -0x10000
+        tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
+        tl.store(rest + place, (bits - high).to(tl.int16), mask=inside)
+    else:
+        tl.store(weight + place, w, mask=inside)
     if BOUND:
         part = net * tl.num_programs(0) + tl.program_id(0)
         tl.store(squares + part * units + unit, tl.sum(w * w, 1), mask=real)
