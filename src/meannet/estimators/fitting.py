@@ -19,11 +19,11 @@ from sklearn.utils.validation import (
     validate_data,  # pyrefly: ignore[missing-module-attribute]
 )
 
-from meannet import fast
+from meannet import fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
-from meannet.estimators.network import Thinned, mean_module, output_module, pick
+from meannet.estimators.network import Thinned, mean_module, pick
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
@@ -265,7 +265,7 @@ class DropoutNet(Parameters):
     def _sampled_outputs(self, x: Any, n: int) -> np.ndarray:
         """Probabilities or predictions of thinned networks, (n, cases, outputs)."""
         check_is_fitted(self)
-        finish = output_module(self._fleet, self._target_scaling())
+        finish = plain.networks(self.network_)[0][-1]
         return np.concatenate([finish(part).numpy() for part in self._sampled(x, n)], 1)
 
 
