@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
     validate_data,  # pyrefly: ignore[missing-module-attribute]
 )
 
-from meannet import fast, plain
+from meannet import export, fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
@@ -45,6 +45,14 @@ class DropoutNet(Parameters):
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote."""
         return saved.load(cls, Path(path))
+
+    def export(self, path: str | Path, *, to: str, force: bool = False) -> None:
+        """Write the mean network with its scaling and labels as "onnx", "pt2" or "torch", to be read without meannet.
+
+        The file is named .onnx, .pt2 or .safetensors; beside the last comes a .py that reads it. `force` replaces.
+        """
+        check_is_fitted(self)
+        export.write(self.network_, saved.described(self), Path(path), to, force=force)
 
     def __getstate__(self):
         # The modules follow from the fleet, and would be three quarters of the size.
