@@ -100,7 +100,11 @@ def load_fleet(
 def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
     """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
     path = folder.state(hidden, len(experiment.net.hidden))
-    tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
+    try:
+        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
+    except checkpoint.CheckpointError as error:
+        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
     _check_settings(experiment, folder, path, facts)
 
     def group(name: str) -> list[torch.Tensor]:

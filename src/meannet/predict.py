@@ -15,7 +15,7 @@ import torch
 from meannet import checkpoint, export, plain
 from meannet.data import files
 from meannet.estimators.cases import chunks
-from meannet.trained import Trained, open_trained
+from meannet.trained import Choice, Trained, open_trained
 
 FORMS = (".csv", ".json")
 
@@ -29,19 +29,17 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         if out.suffix not in FORMS:
             raise ValueError(f"{out} must end in {' or '.join(FORMS)}")
         export.check_target(out, force=options.force)
-    trained = open_trained(options)
+    trained = _trained(options)
     facts = trained.facts
     wanted = files.Wanted(facts["sizes"][0], facts["image"], facts["names"], facts["largest"])
     cases, inputs = files.read([Path(path) for path in options.files], wanted, _say)
     outputs = _outputs(trained, inputs)
     as_json = options.json or (out is not None and out.suffix == ".json")
     text = (_json if as_json else _csv)(facts, cases, outputs)
-    _say(f"mean network of {trained.chosen}")
-    if out is None:
-        sys.stdout.write(text)
-    else:
+    if out is not None:
         checkpoint.write_atomically(out, text.encode())
-        print(f"wrote {out}: {len(cases):,} cases")
+    _say(f"mean network of {trained.chosen}")
+    sys.stdout.write(text if out is None else f"wrote {out}: {len(cases):,} cases\n")
     return 0
 
 
@@ -49,11 +47,16 @@ def export_and_tell(options: argparse.Namespace) -> int:
     """The mean network in a form that needs no meannet."""
     out = Path(options.out)
     export.check(out, options.to, force=options.force)
-    trained = open_trained(options)
+    trained = _trained(options)
     found = export.write(trained.network, trained.facts, out, options.to, force=options.force)
     _say(f"mean network of {trained.chosen}")
     print(f"wrote {out}: {found}")
     return 0
+
+
+def _trained(options: argparse.Namespace) -> Trained:
+    choice = Choice(net=options.net, arm=options.arm, seed=options.seed, divide=options.divide)
+    return open_trained(Path(options.run), choice)
 
 
 def _say(line: str) -> None:

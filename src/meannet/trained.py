@@ -1,6 +1,5 @@
 """Which net to predict with or to export: one of a finished run, or a saved estimator's; as its mean network (body)."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,19 +30,28 @@ class Trained:
     chosen: str
 
 
-def open_trained(options: argparse.Namespace) -> Trained:
-    """The net that RUN, --net, --arm, --seed and --divide name."""
-    path = Path(options.run)
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which net of a run, where not the one that is chosen by itself, and the largest pixel where that is not 1."""
+
+    net: str | None = None
+    arm: str | None = None
+    seed: str | None = None  # a number, or all
+    divide: float | None = None
+
+
+def open_trained(path: Path, choice: Choice) -> Trained:
+    """The net in a run folder or in the file of an estimator."""
     if path.is_file():
-        return _of_estimator(path, options)
+        return _of_estimator(path, choice)
     if not path.exists():
         raise ValueError(f"there is no {path}; name a run folder or an estimator that was saved")
-    return _of_run(RunFolder.open(path), options)
+    return _of_run(RunFolder.open(path), choice)
 
 
-def _of_estimator(path: Path, options: argparse.Namespace) -> Trained:
-    for flag in ("net", "arm", "seed", "divide"):
-        if getattr(options, flag) is not None:
+def _of_estimator(path: Path, choice: Choice) -> Trained:
+    for flag, value in vars(choice).items():
+        if value is not None:
             raise ValueError(f"{path} is a file, and --{flag} is for run folders; drop it")
     try:
         kind = checkpoint.read(path)[1].get("estimator")
@@ -59,11 +67,11 @@ def _of_estimator(path: Path, options: argparse.Namespace) -> Trained:
     )
 
 
-def _of_run(folder: RunFolder, options: argparse.Namespace) -> Trained:
+def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     result, experiment = folder.found(), folder.experiment()
     try:
-        arm, why = _arm(folder, experiment, result, options)
-        seeds = _seeds(arm, options.seed)
+        arm, why = _arm(folder, experiment, result, choice)
+        seeds = _seeds(arm, choice.seed)
         image, classes = result["data"]["image"], result["data"].get("classes")
         judged = f"{arm['n_test']:,} {'held-out' if result['data']['held_out'] else 'test'} cases"
         errors = [arm["errors"][arm["seeds"].index(seed)] for seed in seeds]
@@ -73,7 +81,7 @@ def _of_run(folder: RunFolder, options: argparse.Namespace) -> Trained:
     fleet = trained_fleet(experiment, folder, experiment.net.hidden[names.index(arm["net"])])
     first = [each.name for each in experiment.arms].index(arm["name"]) * len(experiment.seeds)
     fleet = pick(fleet, [first + experiment.seeds.index(seed) for seed in seeds])
-    divisor = _divisor(options.divide)
+    divisor = _divisor(choice.divide)
     inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     net = f"{arm['net']}, arm {arm['name']}, {which}"
@@ -90,12 +98,10 @@ def _of_run(folder: RunFolder, options: argparse.Namespace) -> Trained:
     return Trained(mean_module(fleet, inputs, None), facts, f"{net} ({counted}){why}")
 
 
-def _arm(
-    folder: RunFolder, experiment: Experiment, result: dict[str, Any], options: argparse.Namespace
-) -> tuple[Row, str]:
+def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:
     """The row of the result that was asked for; what is left open is chosen without a look at test cases."""
-    rows = _matching(result["arms"], "net", options.net)
-    rows = _matching(rows, "name", options.arm, called="arm")
+    rows = _matching(result["arms"], "net", choice.net)
+    rows = _matching(rows, "name", choice.arm, called="arm")
     rows = [row for row in rows if row["seeds"]]
     if not rows:
         raise RuntimeError(f"every such net of {folder.path} was stopped in training; there is none to use")
@@ -108,7 +114,7 @@ def _arm(
         return rows[0], ""
     headline = experiment.claims[0].arm if experiment.claims else ""
     row = next((row for row in rows if row["name"] == headline), rows[-1])
-    why = "the arm of the paper's claim" if row["name"] == headline else "the recipe's last arm"
+    why = "the arm of the paper's claim" if row["name"] == headline else "the last arm"
     return row, f"; {why}; --arm and --seed choose others"
 
 
