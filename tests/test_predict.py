@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
-from toys import no_file_above, small, written
+from toys import finish, no_file_above, small, written
 
 from meannet import DropoutClassifier, DropoutRegressor, data
 from meannet.cli import main
@@ -74,6 +75,17 @@ def refused(capsys):
 def arm_of(folder, name, net="64-8-8-10"):
     found = json.loads((folder / "result.json").read_text())["arms"]
     return next(arm for arm in found if (arm["name"], arm["net"]) == (name, net))
+
+
+def test_a_user_goes_from_a_run_to_answers_and_to_onnx_in_processes_of_their_own(tmp_path):
+    written(small("digits", epochs=1, samples=0), Path("toy.json"))
+    np.savetxt("x.csv", INPUTS[:3], delimiter=",")
+    for command in ("run toy.json --out run", "predict run x.csv -o out.csv", "export run --to onnx -o net.onnx"):
+        assert finish(*command.split(), cwd=tmp_path) == 0
+    assert "wrote net.onnx: float32; in ONNX Runtime" in Path("stdout").read_text()
+    session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
+    (labels,) = session.run(["label"], {"inputs": INPUTS[:3]})
+    assert [row["label"] for row in csv.DictReader(Path("out.csv").read_text().splitlines())] == list(labels)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
