@@ -198,7 +198,7 @@ def test_version_is_the_packages(capsys):
     assert ended.value.code == 0 and capsys.readouterr().out == f"meannet {meannet.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", *"list show run eval report claims data predict export".split()])
+@pytest.mark.parametrize("command", ["", "list", "show", "run", "eval", "report", "claims", "data", "predict", "export"])
 def test_every_command_has_help(capsys, command):
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
