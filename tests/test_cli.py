@@ -198,7 +198,9 @@ def test_version_is_the_packages(capsys):
     assert ended.value.code == 0 and capsys.readouterr().out == f"meannet {meannet.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", "list", "show", "run", "eval", "report", "claims", "data", "predict", "export"])
+@pytest.mark.parametrize(
+    "command", ["", "list", "show", "run", "eval", "report", "claims", "data", "predict", "export", "bench"]
+)
 def test_every_command_has_help(capsys, command):
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
