@@ -202,6 +202,7 @@ def gradient_step(
     rest += net * units * inputs
     place = unit[:, None] * inputs + column[None, :]
     w = tl.load(weight + place, mask=inside, other=0.0)
+    low = w
     if SPLIT:
         low = tl.load(rest + place, mask=inside, other=0)
     v = tl.load(velocity + place, mask=inside, other=0.0)
