@@ -4,6 +4,8 @@ Kernels are replaced by a stand-in that takes the same arguments and compiles in
 which runs them in the other tests, does not see what the compiler would refuse.
 """
 
+from typing import ClassVar
+
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
@@ -28,7 +30,7 @@ SHARED = 232_448  # bytes that a block of threads can have there
 class Compiling:
     """Stands in for a kernel."""
 
-    made: dict[tuple, int] = {}
+    made: ClassVar[dict[tuple, int]] = {}
 
     def __init__(self, kernel):
         self.kernel = kernel
