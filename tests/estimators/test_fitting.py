@@ -16,6 +16,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from meannet import DropoutClassifier, DropoutRegressor
 from meannet.estimators import fitting
+from meannet.fast.cpu import Skipping
 from meannet.train import Fault, Plain
 
 X, Y = table()
@@ -129,6 +130,44 @@ def test_warm_start_goes_on_with_the_nets_and_the_schedule_anew():
     assert classifier(epochs=5).fit(X, Y).fit(X, Y).n_iter_ == 5
 
 
+@pytest.mark.parametrize(
+    "change", [{"hidden": (7, 6)}, {"hidden": 7}, {"units": "logistic"}, {"dropout_hidden": 0.2}, {"n_nets": 2}]
+)
+def test_training_does_not_go_on_with_nets_of_another_shape(change):
+    (name,) = change
+    going = classifier(warm_start=True).fit(X, Y)
+    before = going.predict_proba(X)
+    going.set_params(**change)
+    for again in (going.fit, going.partial_fit):
+        with pytest.raises(ValueError, match=rf"{name} is .*, but the nets .* have .*warm_start=False"):
+            again(X, Y)
+    np.testing.assert_array_equal(going.predict_proba(X), before)
+    going.set_params(warm_start=False).fit(X, Y)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_partial_fit_refuses_early_stopping_as_scikit_learn_does(make):
+    with pytest.raises(ValueError, match="partial_fit does not support early_stopping=True"):
+        make(early_stopping=True).partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(make, warm_start):
+    fitted = make(warm_start=warm_start).fit(X, Y)
+    before, history, y = fitted.predict(X), [*fitted.history_], Y if warm_start else Y[:, None] + np.arange(2)
+    fitted.set_params(lr=1e30, limit=np.inf)
+    for bad in ((X, y), (X[:, 1:], Y), (X, Y[:5])):
+        with pytest.raises(ValueError):
+            fitted.fit(*bad)
+        np.testing.assert_array_equal(fitted.predict(X), before)
+        assert fitted.history_ == history and fitted.n_iter_ == 4 and fitted.n_features_in_ == 6
+    untouched = make(lr=1e30, limit=np.inf)
+    with pytest.raises(ValueError, match="diverged"):
+        untouched.fit(X, Y)
+    assert not [name for name in vars(untouched) if name.endswith("_") or name.startswith("_")]
+
+
 def test_randomness_follows_scikit_learns_conventions():
     def weights(state):
         return classifier(random_state=state).fit(X, Y)._fleet.weights[0]
@@ -162,15 +201,15 @@ def test_history_has_a_record_an_epoch():
 
 
 def test_an_interrupted_fit_leaves_the_last_whole_epoch(monkeypatch):
-    whole = Plain.epoch
+    for engine in (Plain, Skipping):
 
-    def epoch(self, number, *more):
-        tally = whole(self, number, *more)
-        if number == 2:
-            raise KeyboardInterrupt
-        return tally
+        def epoch(self, number, *more, whole=engine.epoch):
+            tally = whole(self, number, *more)
+            if number == 2:
+                raise KeyboardInterrupt
+            return tally
 
-    monkeypatch.setattr(Plain, "epoch", epoch)
+        monkeypatch.setattr(engine, "epoch", epoch)
     with pytest.warns(UserWarning, match="interrupted; the nets are as they were after epoch 2"):
         stopped = regressor(epochs=9, lr_end=1.0, momentum=(0.5, 0.5)).fit(X, X[:, 0])
     monkeypatch.undo()

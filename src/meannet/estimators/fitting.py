@@ -4,6 +4,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +36,8 @@ LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned 
 
 class DropoutNet(Parameters):
     """Dense nets trained with dropout, as a scikit-learn estimator; its two kinds are in supervised.py."""
+
+    _asked: dict[str, Any]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one checksummed safetensors file, without pickle."""
@@ -74,7 +77,6 @@ class DropoutNet(Parameters):
         return torch.from_numpy(targets).to(device)
 
     def _checked(self, x: Any, y: Any, *, reset: bool, numeric: bool) -> tuple[Matrix, Any]:
-        self._check_parameters()
         return validate_data(
             self,
             x,
@@ -96,16 +98,38 @@ class DropoutNet(Parameters):
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return weights
 
-    def _goes_on(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "_fleet")
+    def _goes_on(self, partial: bool) -> bool:
+        """Whether this call trains the nets there are; then what decides their shape must be what it was."""
+        if partial and self.early_stopping:
+            raise ValueError("partial_fit does not support early_stopping=True: what it gets is all trained on")
+        self._check_parameters()
+        goes_on = hasattr(self, "_fleet") and (partial or bool(self.warm_start))
+        for name, now in self._shape().items() if goes_on else ():
+            if now != self._asked[name]:
+                raise ValueError(
+                    f"{name} is {now}, but the nets that training would go on with have {self._asked[name]}; "
+                    "set it back, or use fit with warm_start=False"
+                )
+        return goes_on
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = vars(self) | {"history_": [*self.history_]} if hasattr(self, "history_") else dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _train(
         self, x: Matrix, targets: np.ndarray, weights: np.ndarray | None, *, goes_on: bool, partial: bool
     ) -> Self:
         """Train new nets, or go on with those there are; `partial` is one more epoch at the starting learning rate."""
         if not goes_on:
-            self._seed = seed_of(self.random_state)
-        keep, held = self._validation_split(x, targets, partial)
+            self._seed, self._asked = seed_of(self.random_state), self._shape()
+        keep, held = self._validation_split(x, targets)
         rows, weights = _arranged(x, targets, weights, keep, normalise=not partial)
         optim = self._optim(len(rows), partial)
         device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
@@ -217,11 +241,9 @@ class DropoutNet(Parameters):
         self.network_ = mean_module(self._fleet, self._scaling, self._target_scaling())
         return self
 
-    def _validation_split(
-        self, x: Matrix, targets: np.ndarray, partial: bool
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _validation_split(self, x: Matrix, targets: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Rows to train on and rows held out; None and None where nothing is."""
-        if not self.early_stopping or partial:
+        if not self.early_stopping:
             return None, None
         count = len(targets)
         held = math.ceil(self.validation_fraction * count)

@@ -127,6 +127,17 @@ class Parameters(BaseEstimator):
         sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
         return tuple(int(size) for size in sizes)
 
+    def _shape(self) -> dict[str, Any]:
+        """What a net that is trained further must have been made with, as JSON has it."""
+        return {
+            "hidden": list(self._hidden()),
+            "units": str(self.units),
+            "dropout_hidden": float(self.dropout_hidden),
+            "dropout_visible": float(self.dropout_visible),
+            "standardize": bool(self.standardize),
+            "n_nets": int(self.n_nets),
+        }
+
     def _weight_count(self, inputs: int) -> int:
         """About how many products one case needs on its way through one net."""
         sizes = (inputs, *self._hidden())

@@ -15,7 +15,7 @@ from meannet.nn.dense import Fleet
 
 FORMAT = 1
 SCALINGS = ("_scaling", "_targets")
-PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_flat", "_columns")
+PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_asked", "_flat", "_columns")
 
 
 def save(estimator: Any, path: Path) -> None:

@@ -42,11 +42,12 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         Nets that are trained side by side from seeds of their own, and averaged.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
-        mean network on them, and go back to the best. With dropout this is not needed.
+        mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
     validation_fraction, n_iter_no_change
         See `early_stopping`.
     warm_start : bool
-        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit.
+        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit. Sizes, rates and the
+        number of nets must then be what they were.
     random_state : int, RandomState or None
         The seed of initial weights, masks and order of cases. A fit depends on it and on the cases, not on their order.
     device : "auto", "cpu" or "cuda"
@@ -122,23 +123,28 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and labels: (cases,), several targets, or 0s and 1s."""
-        goes_on = self._goes_on()
-        X, y = self._checked(X, y, reset=not goes_on, numeric=False)
-        return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
+        with self._all_or_nothing():
+            goes_on = self._goes_on(partial=False)
+            X, y = self._checked(X, y, reset=not goes_on, numeric=False)
+            return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One epoch on these cases; the first call names all classes and fixes the scale of the inputs.
 
         For several targets `classes` is a list of arrays; multi-label targets need none.
         """
-        goes_on = hasattr(self, "_fleet")
-        X, y = self._checked(X, y, reset=not goes_on, numeric=False)
-        y = checked_labels(y)
-        if not goes_on and classes is None and y.ndim == 1:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        if goes_on and classes is not None and y.ndim == 1 and not np.array_equal(self.classes_, np.unique(classes)):
-            raise ValueError(f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_!r}")
-        return self._fit_labels(X, y, sample_weight, classes, goes_on=goes_on, partial=True)
+        with self._all_or_nothing():
+            goes_on = self._goes_on(partial=True)
+            X, y = self._checked(X, y, reset=not goes_on, numeric=False)
+            y = checked_labels(y)
+            if not goes_on and classes is None and y.ndim == 1:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            named = goes_on and classes is not None and y.ndim == 1
+            if named and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(
+                    f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_!r}"
+                )
+            return self._fit_labels(X, y, sample_weight, classes, goes_on=goes_on, partial=True)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable labels according to the mean network."""
@@ -230,11 +236,12 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         Nets that are trained side by side from seeds of their own, and averaged.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
-        mean network on them, and go back to the best. With dropout this is not needed.
+        mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
     validation_fraction, n_iter_no_change
         See `early_stopping`.
     warm_start : bool
-        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit.
+        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit. Sizes, rates and the
+        number of nets must then be what they were.
     random_state : int, RandomState or None
         The seed of initial weights, masks and order of cases. A fit depends on it and on the cases, not on their order.
     device : "auto", "cpu" or "cuda"
@@ -255,12 +262,13 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and targets (cases,) or (cases, targets)."""
-        goes_on = self._goes_on()
-        return self._fit_numbers(X, y, sample_weight, goes_on=goes_on, partial=False)
+        with self._all_or_nothing():
+            return self._fit_numbers(X, y, sample_weight, partial=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """One epoch on these cases; the first call fixes the scales of inputs and targets."""
-        return self._fit_numbers(X, y, sample_weight, goes_on=hasattr(self, "_fleet"), partial=True)
+        with self._all_or_nothing():
+            return self._fit_numbers(X, y, sample_weight, partial=True)
 
     def predict(self, X: Any, *, return_std: bool = False, n: int = 100) -> Any:
         """What the mean network predicts; with `return_std` also the standard deviation over `n` thinned networks.
@@ -274,7 +282,8 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         """Predictions of `n` thinned networks, (n, cases) or (n, cases, targets)."""
         return self._shaped(self._sampled_outputs(X, n))
 
-    def _fit_numbers(self, X: Any, y: Any, sample_weight: Any, *, goes_on: bool, partial: bool) -> Self:
+    def _fit_numbers(self, X: Any, y: Any, sample_weight: Any, *, partial: bool) -> Self:
+        goes_on = self._goes_on(partial)
         X, y = self._checked(X, y, reset=not goes_on, numeric=True)
         y = np.asarray(y, np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
