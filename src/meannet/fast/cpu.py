@@ -254,4 +254,3 @@ def _padded_thresholds(rate: Tensor, units: int) -> Tensor:
     whole = torch.zeros(len(rate), -(-units // BLOCK) * BLOCK, dtype=torch.float64)
     whole[:, :units] = rate
     return thresholds(whole)
-
