@@ -30,6 +30,14 @@ def test_the_defaults_learn_iris_on_any_scale():
     assert scores.mean() > 0.93
 
 
+def test_regression_bears_outliers_and_any_width():
+    rng = np.random.RandomState(0)
+    X = rng.standard_t(1.5, size=(300, 5))  # some are hundreds of standard deviations off
+    y = np.tanh(X).sum(1)
+    for hidden in (16, 256, 4000):
+        assert DropoutRegressor(hidden, random_state=0, epochs=20).fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.2
+
+
 def test_the_defaults_learn_a_line():
     X, y = make_regression(200, 5, noise=1.0, random_state=0)
     fitted = DropoutRegressor(random_state=0, epochs=60).fit(X, y * 1e4 - 1e6)
@@ -65,9 +73,10 @@ def test_a_few_rows_are_enough(make, rows):
     assert np.isfinite(fitted.predict(X)).all()
 
 
+@pytest.mark.parametrize("hidden", [(7, 5), (24,)])
 @pytest.mark.parametrize("make", [classifier, regressor])
-def test_inputs_that_never_vary_are_no_failure(make):
-    fitted = make(epochs=50).fit(np.ones((20, 3)), np.arange(20) % 4 == 0)
+def test_inputs_that_never_vary_are_no_failure(make, hidden):
+    fitted = make(epochs=50, hidden=hidden, lr="auto").fit(np.ones((40, 3)), np.arange(40) % 4 == 0)
     assert np.allclose(fitted.predict(np.ones((2, 3))), 0.25 * (make is regressor), atol=0.1)
 
 
@@ -98,7 +107,7 @@ def test_several_targets_have_a_softmax_each():
 
 
 def test_partial_fit_is_an_epoch_a_call_and_needs_the_classes_first():
-    fitted = classifier()
+    fitted = classifier(hidden=(16,))
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
         fitted.partial_fit(X, Y)
     for _ in range(40):

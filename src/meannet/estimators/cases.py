@@ -1,5 +1,6 @@
 """Cases as a fit takes them: in an order of their own, repeated or weighted, on one scale, sparse ones by the batch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 MOST_COPIES = 10  # whole-number weights become copies of cases while there are at most so many times the cases
 CHUNK_FLOATS = 1 << 22  # numbers of a data matrix worked on at a time
+FARTHEST = 1e9  # so that no square overflows
 MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # of splitmix64
 
 Matrix = Any  # a two-dimensional array, or a CSR matrix or array
@@ -18,10 +20,14 @@ Matrix = Any  # a two-dimensional array, or a CSR matrix or array
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64."""
+    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64.
+
+    Then numbers z become z / sqrt(1 + (z / reach)²): outliers come no further than `reach`, what is near stays.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
+    reach: float = math.inf
 
     @classmethod
     def none(cls, columns: int) -> "Scaling":
@@ -59,7 +65,8 @@ class Scaling:
 
     def apply(self, x: Matrix) -> np.ndarray:
         """Dense float64."""
-        return (dense_rows(x) - self.mean) / self.scale
+        z = (dense_rows(x) - self.mean) / self.scale
+        return z if math.isinf(self.reach) else _drawn_in(z, self.reach)
 
 
 def arrange(
@@ -116,6 +123,11 @@ def chunks(x: Matrix, most: int | None = None) -> Iterator[Matrix]:
     """Blocks of rows small enough to be made dense."""
     size = max(1, CHUNK_FLOATS // (most or x.shape[1]))
     return (x[start : start + size] for start in range(0, x.shape[0], size))
+
+
+def _drawn_in(z: np.ndarray, reach: float) -> np.ndarray:
+    z = z.clip(-FARTHEST, FARTHEST)
+    return z / np.sqrt(1 + (z / reach) ** 2)
 
 
 def _keys(x: Matrix, targets: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ from meannet.nn import dense
 from meannet.nn.dense import Fleet
 from meannet.train import Epoch, Fault, train
 
+REACH = 3.0  # standard deviations, which no standardised input exceeds
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
@@ -131,10 +132,12 @@ class DropoutNet(Parameters):
             self._seed, self._asked = seed_of(self.random_state), self._shape()
         keep, held = self._validation_split(x, targets)
         rows, weights = _arranged(x, targets, weights, keep, normalise=not partial)
-        optim = self._optim(len(rows), partial)
+        optim = self._optim(len(rows), x.shape[1], partial)
         device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
         if not goes_on:
-            self._scaling = Scaling.of(x, rows, weights) if self.standardize else Scaling.none(x.shape[1])
+            self._scaling = Scaling.none(x.shape[1])
+            if self.standardize:
+                self._scaling = replace(Scaling.of(x, rows, weights), reach=REACH)
             self._look_at_targets(targets, rows, weights)
             self.n_iter_, self.history_ = 0, []
             fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
@@ -160,11 +163,12 @@ class DropoutNet(Parameters):
             start=start,
             # A single update rule for every call: momentum goes on rising, and nothing falls.
             origin=0 if partial else start,
+            still=isinstance(inputs, torch.Tensor) and not inputs.any(),
         )
         nothing_to_learn = fleet.output == "softmax" and not fleet.groups and fleet.sizes[-1] == 1
         faults = [] if nothing_to_learn else self._follow(epochs, fleet, optim.epochs, x, targets, held)
         good = [net for net in range(len(fleet.seeds)) if net not in {fault.net for fault in faults}]
-        self._answer_for(faults, len(fleet.seeds))
+        self._answer_for(faults, len(fleet.seeds), optim.lr)
         self._fleet = pick(fleet, good)
         return self._finish()
 
@@ -216,15 +220,15 @@ class DropoutNet(Parameters):
         good = total[total.isfinite()]
         return float(good.mean()) / len(held) if len(good) else math.inf
 
-    def _answer_for(self, faults: list[Fault], nets: int) -> None:
+    def _answer_for(self, faults: list[Fault], nets: int, lr: float) -> None:
         if not faults:
             return
         first = faults[0]
         where = "" if first.layer is None else f" (layer {first.layer})"
         remedy = (
-            f"lower lr (it is {self.lr:g})"
+            f"lower lr (it is {lr:g})"
             if "diverged" in first.why
-            else f"lower lr (it is {self.lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
+            else f"lower lr (it is {lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
         )
         if not self.standardize:
             remedy += ", or set standardize=True"

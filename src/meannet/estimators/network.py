@@ -1,5 +1,6 @@
 """A fitted fleet as plain modules of PyTorch (the mean network, scaling included), and its thinned networks."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,21 +10,26 @@ from torch import Tensor, nn
 
 from meannet.core.dropout import kept
 from meannet.core.philox import SAMPLE
-from meannet.estimators.cases import Scaling
+from meannet.estimators.cases import FARTHEST, Scaling
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
 
 class Standardise(nn.Module):
-    """(x - mean) / scale, after x is brought to their precision."""
+    """(x - mean) / scale, after x is brought to their precision; then outliers are drawn in, as `Scaling` says."""
 
     def __init__(self, scaling: Scaling):
         super().__init__()
+        self.reach = scaling.reach
         self.register_buffer("mean", torch.from_numpy(scaling.mean.copy()))
         self.register_buffer("scale", torch.from_numpy(scaling.scale.copy()))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.to(self.scale.dtype) - self.mean) / self.scale
+        z = (x.to(self.scale.dtype) - self.mean) / self.scale
+        if math.isinf(self.reach):
+            return z
+        z = z.clamp(-FARTHEST, FARTHEST)
+        return z / (1 + (z / self.reach).square()).sqrt()
 
 
 class Restore(Standardise):

@@ -27,6 +27,7 @@ def save(estimator: Any, path: Path) -> None:
         if hasattr(estimator, name):
             scaling: Scaling = getattr(estimator, name)
             tensors[f"{name}.mean"], tensors[f"{name}.scale"] = map(torch.from_numpy, (scaling.mean, scaling.scale))
+            tensors[f"{name}.reach"] = torch.tensor(scaling.reach, dtype=torch.float64)
     facts: dict[str, Any] = {
         "format": FORMAT,
         "meannet": __version__,
@@ -66,7 +67,8 @@ def load(kind: type, path: Path) -> Any:
         setattr(estimator, name, value)
     for name in SCALINGS:
         if f"{name}.mean" in tensors:
-            setattr(estimator, name, Scaling(tensors[f"{name}.mean"].numpy(), tensors[f"{name}.scale"].numpy()))
+            mean, scale, reach = (tensors[f"{name}.{part}"] for part in ("mean", "scale", "reach"))
+            setattr(estimator, name, Scaling(mean.numpy(), scale.numpy(), float(reach)))
     if "feature_names" in facts:
         estimator.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if "labels" in facts:

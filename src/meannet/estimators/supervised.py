@@ -10,9 +10,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from meannet.core import mean
 from meannet.estimators.cases import Scaling
 from meannet.estimators.fitting import DropoutNet
+from meannet.estimators.parameters import BIAS_SD
 from meannet.estimators.targets import Labels, checked_labels
 
 AVERAGES = ("arithmetic", "geometric")
+REGRESSION = 0.05  # the learning rate of regression for nets of up to 256 units
+STEADY = 10.0  # at most so many times the inverse squared length of what the last hidden layer passes on at the start
 
 
 class DropoutClassifier(ClassifierMixin, DropoutNet):
@@ -29,15 +32,17 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         "auto" chooses from the number of cases, more epochs for fewer.
     batch : int
         Cases in a mini-batch.
-    lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
-        Logistic units want a larger one, some 2.
+    lr : float or "auto"
+        Learning rate at the start; "auto" is 0.5, and 2 for logistic units.
+    lr_end : float
+        The share of it that is left at the end; it falls by the same factor each epoch.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
         Bound on the squared length of a hidden unit's incoming weight vector; inf for none.
     standardize : bool
-        Bring inputs to mean 0 and standard deviation 1; sparse inputs are only scaled.
+        Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
+        shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
     early_stopping : bool
@@ -75,10 +80,10 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.1,
+        dropout_visible=0.0,
         epochs="auto",
         batch=32,
-        lr=0.2,
+        lr="auto",
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,
@@ -196,6 +201,9 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     def _outputs(self) -> tuple[int, str, tuple[int, ...]]:
         return self._labels.outputs, self._labels.output, self._labels.groups
 
+    def _usual_lr(self, inputs: int) -> float:
+        return 0.5 if self.units == "rectified" else 2.0
+
     def _given(self, probabilities: np.ndarray) -> Any:
         return self._labels.split(probabilities) if self._labels.kind == "several" else probabilities
 
@@ -223,15 +231,17 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         "auto" chooses from the number of cases, more epochs for fewer.
     batch : int
         Cases in a mini-batch.
-    lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
-        Logistic units want a larger one, some 2.
+    lr : float or "auto"
+        Learning rate at the start; "auto" is 0.05, and less for nets of more than 256 units.
+    lr_end : float
+        The share of it that is left at the end; it falls by the same factor each epoch.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
         Bound on the squared length of a hidden unit's incoming weight vector; inf for none.
     standardize : bool
-        Bring inputs to mean 0 and standard deviation 1; sparse inputs are only scaled.
+        Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
+        shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
     early_stopping : bool
@@ -307,6 +317,13 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
 
     def _outputs(self) -> tuple[int, str, tuple[int, ...]]:
         return self._columns, "linear", ()
+
+    def _usual_lr(self, inputs: int) -> float:
+        """Small enough that output weights do not swing, however much the layer below them passes on."""
+        below = (inputs, *self._hidden())[-1]
+        rate = self.dropout_hidden if self._hidden() else self.dropout_visible
+        square = 1.0 if not self._hidden() else (2 + BIAS_SD**2) / 2 if self.units == "rectified" else 0.3
+        return min(REGRESSION, STEADY / (1 + below * (1 - rate) * square))
 
     def _shaped(self, found: np.ndarray) -> np.ndarray:
         return found[..., 0] if self._flat else found
