@@ -13,7 +13,6 @@ from meannet.core.sgd import step_size
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
-
 ENOUGH = 30  # presentations of cases in which a net that has not collapsed shows some activity
 
 
