@@ -35,7 +35,7 @@ class Arm:
 
     @classmethod
     def ours(cls, name: str, **settings: Any) -> "Arm":
-        written = ", ".join(f"{key}={value}" for key, value in settings.items())
+        written = ", ".join(f"{key}={value!r}" for key, value in settings.items())
         return cls(name, f"DropoutClassifier({written})", lambda seed: DropoutClassifier(random_state=seed, **settings))
 
 
@@ -65,8 +65,15 @@ EARLY = (
     Arm.ours(f"backprop{STOPPED}", **NONE, early_stopping=True),
 )
 
-# What the defaults were chosen among, on sets of their own; the first are the defaults.
-CANDIDATES = (Arm.ours("defaults"),)
+# What the defaults were chosen among, on sets of their own: one setting changed at a time.
+CHANGES = (
+    {}, {"lr": 0.2}, {"lr": 1.0}, {"lr": 2.0}, {"dropout_hidden": 0.25}, {"dropout_hidden": 0.65},
+    {"dropout_visible": 0.1}, {"dropout_visible": 0.2}, {"hidden": (64,)}, {"hidden": (1024,)}, {"hidden": (256, 256)},
+    {"units": "logistic"}, {"limit": 3.0}, {"batch": 100}, {"n_nets": 4}, NONE, NONE | {"n_nets": 4},
+)  # fmt: skip
+CANDIDATES = tuple(
+    Arm.ours(", ".join(f"{key}={value}" for key, value in change.items()) or "defaults", **change) for change in CHANGES
+)
 
 
 def compare(

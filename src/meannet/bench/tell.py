@@ -151,7 +151,7 @@ def tell_tables(console: Console, where: Any, options: argparse.Namespace) -> di
 def tell_choice(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
     from meannet.bench import keel, tables
 
-    document = tables.compare(console.print, arms=tables.CANDIDATES, tables=keel.chosen_on())
+    document = tables.compare(console.print, arms=tables.CANDIDATES, tables=keel.chosen_on(), repeats=1)
     _tell_standings(console, document, [arm.name for arm in tables.CANDIDATES])
     return document
 
