@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.05
+STOPPED = ", stopped early"  # ends the name of an arm that is compared with the one before the comma, and not ranked
 WIDTH, HEIGHT = 900, 230  # of the picture, in CSS pixels
 
 

@@ -18,11 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from meannet import device
 from meannet.bench import keel
 from meannet.bench.keel import Table
+from meannet.bench.standing import STOPPED
 from meannet.estimators import DropoutClassifier
 
 FOLDS, REPEATS = 5, 2
 NONE = {"dropout_hidden": 0.0, "dropout_visible": 0.0}
-STOPPED = ", stopped early"
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from meannet.bench.standing import against, critical_difference, errors, friedman, picture, standings
+from meannet.bench.standing import STOPPED, against, critical_difference, errors, friedman, picture, standings
 from meannet.kept import RANKS, markdown_table
 from meannet.report.written import count, duration, signed
-
-STOPPED = ", stopped early"
 
 
 def blocks(judged: dict[str, Any] | None, chosen: dict[str, Any] | None) -> dict[str, Callable[[], str]]:
