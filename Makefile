@@ -40,7 +40,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt hatch_build.py $(wildcard src/m
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.runtime
-	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling pandas
+	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling onnx onnxruntime pillow pandas
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -4,8 +4,10 @@ import faulthandler
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -58,6 +60,17 @@ def outcome(folder: Path) -> dict[str, Any]:
     states = {path.name: path.read_bytes() for path in folder.glob("state*.safetensors") if "previous" not in path.name}
     timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
     return {"metrics": timeless, "result": result | {"seconds": 0, "commit": ""}, "states": states}
+
+
+@contextmanager
+def no_file_above(size: int):
+    """What a full disk looks like without one: the kernel refuses to let a file grow past `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def start(*arguments: object, cwd: Path) -> BaseProcess:

@@ -64,10 +64,7 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     """Go on where a run stopped, bit-identically on the CPU; a finished run is left alone."""
     opened = RunFolder.open(Path(folder))
     if opened.result.exists():
-        result = opened.read("result.json")
-        if not isinstance(result, dict) or "arms" not in result:
-            raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
-        return result
+        return opened.found()
     experiment = opened.experiment()
     if options.device == "auto":  # devices differ in rounding, and so do paths
         options = replace(options, device=opened.began_with("device", "auto"))
@@ -80,12 +77,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
     """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
-    visible_rates, hidden_rates = zip(*(experiment.rates(arm) for arm in each), strict=True)
-    layers = [visible_rates, *[hidden_rates] * len(hidden)]
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
         experiment.seeds * len(experiment.arms),
-        [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers],
+        _rates(experiment, hidden),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
@@ -100,6 +95,31 @@ def load_fleet(
     fleet = make_fleet(experiment, hidden, dataset, where)
     facts = _restore(fleet, experiment, folder, hidden, dataset)
     return fleet, [Fault(**fault) for fault in facts["faults"]]
+
+
+def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
+    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    try:
+        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
+    except checkpoint.CheckpointError as error:
+        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
+    _check_settings(experiment, folder, path, facts)
+
+    def group(name: str) -> list[torch.Tensor]:
+        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
+
+    return Fleet(
+        units=experiment.net.units,
+        output="softmax",
+        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
 
 
 def _run(
@@ -137,6 +157,7 @@ def _run(
                 "n_train": len(dataset.train.inputs),
                 "n_test": len(dataset.test.inputs),
                 "image": dataset.image,
+                "classes": dataset.classes,
                 "digest": dataset.digest,
             },
             "epochs": experiment.optim.epochs,
@@ -234,6 +255,18 @@ def _restore(
     if not checkpoint.exists(path):
         return {"epoch": 0, "faults": []}
     tensors, facts = checkpoint.load(path)
+    _check_settings(experiment, folder, path, facts)
+    if facts["data"] != dataset.digest:
+        raise checkpoint.CheckpointError(
+            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
+        )
+    for name, tensor in fleet.state().items():
+        tensor.copy_(tensors[name])
+    return facts
+
+
+def _check_settings(experiment: Experiment, folder: RunFolder, path: Path, facts: dict[str, Any]) -> None:
+    """Refuse a state that was saved with other settings than those that experiment.json has now."""
     if facts["settings"] != experiment.digest():
         now, then = _chosen(experiment), facts["chosen"]
         changed = [p for p in now | then if now.get(p) != then.get(p)]
@@ -242,13 +275,14 @@ def _restore(
             f"settings changed since {path.name} was saved: {which}; put that back in "
             f"{folder.path / 'experiment.json'}, or start a new run with `meannet run`"
         )
-    if facts["data"] != dataset.digest:
-        raise checkpoint.CheckpointError(
-            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
-        )
-    for name, tensor in fleet.state().items():
-        tensor.copy_(tensors[name])
-    return facts
+
+
+def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
+    """Of the visible units and of each hidden layer, (nets, 1)."""
+    each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
+    visible_rates, hidden_rates = zip(*each, strict=True)
+    layers = [visible_rates, *[hidden_rates] * len(hidden)]
+    return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
 
 
 def _chosen(experiment: Experiment) -> dict[str, Any]:

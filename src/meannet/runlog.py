@@ -60,6 +60,13 @@ class RunFolder:
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
 
+    def found(self) -> dict[str, Any]:
+        """What result.json says; the run must have finished."""
+        result = self.read("result.json")
+        if not isinstance(result, dict) or "arms" not in result:
+            raise ValueError(f"{self.result} is broken; remove it, and resuming writes it anew")
+        return result
+
     def began_with(self, name: str, otherwise: str) -> str:
         """What environment.json says of how the run began, such as its command."""
         try:

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from meannet.config import Optim
 from meannet.estimators import cases
 from meannet.estimators.cases import Scaling, SparseRows, arrange
-from meannet.estimators.network import Standardise
+from meannet.plain import Standardise
 
 X, Y = table()
 WHOLE = np.random.RandomState(1).randint(0, 4, len(X)).astype(float)
@@ -143,7 +143,11 @@ def test_outliers_come_no_further_than_the_reach_and_what_is_near_stays():
     z = np.array([0.0, 0.01, -1.0, 3.0, -30.0, 1e300])
     found = scaling.apply(1 + 2 * z[:, None])[:, 0]
     np.testing.assert_allclose(found, [0, 0.01, -0.9486832981, 2.1213203436, -2.9851115706, 3], atol=1e-6)
-    np.testing.assert_allclose(Standardise(scaling)(torch.tensor(1 + 2 * z[:, None]))[:, 0], found, rtol=1e-12)
+    np.testing.assert_allclose(
+        Standardise(torch.ones(1).double(), 2 * torch.ones(1).double(), 3.0)(torch.tensor(1 + 2 * z[:, None]))[:, 0],
+        found,
+        rtol=1e-12,
+    )
 
 
 def test_weighted_scaling_is_that_of_copies():

@@ -13,7 +13,8 @@ from meannet.train import Plain, train
 
 pytest.importorskip("triton", reason="Triton is not installed: the fast path has nothing to run on")
 
-from meannet.fast.cuda import Captured, _Mask
+from meannet.fast import cuda, kernels
+from meannet.fast.cuda import Captured
 
 # The interpreter computes both sides of every `where` in numpy, which warns where a GPU would not.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -86,6 +87,12 @@ def test_epochs_with_a_rest_are_the_plain_versions_for_nets_of_any_shape(units, 
     agree(*both_ways(sizes, units, rates, count=11, batch=8, **settings))
 
 
+def test_tiles_for_many_nets_give_the_same_as_those_for_few(monkeypatch):
+    monkeypatch.setattr(cuda, "FEW_NETS", 0)
+    sizes, rates = SHAPES["more than a block wide"]
+    agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5] * 3, step=[0.5] * 3))
+
+
 @BOTH
 def test_each_net_has_its_own_rates_bound_and_step(units):
     rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])
@@ -128,13 +135,15 @@ def test_per_unit_rates_are_drawn_as_in_the_plain_version():
 def test_masks_are_the_plain_ones_bit_by_bit(units_in_layer, update, layer):
     seeds = torch.tensor([0, 3, 2**32 - 1, 2**32, 2**40 + 7, 2**63 - 1], device=DEVICE)
     rates = torch.tensor([[0.0], [0.2], [0.5], [0.5], [0.75], [0.99999]], dtype=torch.float64, device=DEVICE)
-    drawn = _Mask(rates, 13, units_in_layer)
-    drawn.draw(
-        seeds, torch.tensor([update - 3 if update > 3 else update], device=DEVICE), 3 if update > 3 else 0, layer
-    )
-    bits = drawn.bits[..., None] >> torch.arange(8, device=DEVICE) & 1
-    found = bits.flatten(2)[..., :units_in_layer].bool()
-    assert found.equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
+    ones, out = torch.ones(1, units_in_layer, device=DEVICE), torch.empty(6, 13, units_in_layer, device=DEVICE)
+    zeros = torch.zeros(6, 39, dtype=torch.int64, device=DEVICE)  # every case is the one of ones
+    first = torch.tensor([max(update - 2, 0)], device=DEVICE)
+    at_least = cuda._thresholds(rates, units_in_layer)
+    kernels.gather[(-(-units_in_layer // 64), 4, 6)](
+        ones, zeros, zeros[0], at_least, seeds, first, min(update, 2), layer, out,
+        39, 13, units_in_layer, at_least.shape[1], MASKED=True, CASES=4, UNITS=64,
+    )  # fmt: skip
+    assert out.bool().equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
 
 
 def test_the_bound_leaves_vectors_of_zeros_and_output_units_alone():
@@ -158,6 +167,51 @@ def test_bfloat16_products_stay_near_the_plain_version_and_weights_stay_float32(
         assert other.dtype == torch.float32 and (other - tensor).norm() <= 0.05 * tensor.norm(), name
     for plain, fast in tallies:
         torch.testing.assert_close(fast.loss, plain.loss, rtol=0.02, atol=0)
+
+
+def test_split_weights_are_the_nearest_bfloat16_and_come_back_exactly():
+    special = torch.tensor([0.0, -0.0, INF, -INF, math.nan, 1.0, -1.0, 3.4e38, 1e-45, 1 + 2**-8, 1 + 3 * 2**-8])
+    drawn = torch.randn(10_000, generator=torch.Generator().manual_seed(0)) * 0.05
+    weight = torch.cat([special, drawn]).to(DEVICE)
+    high, rest = torch.empty_like(weight, dtype=torch.bfloat16), torch.empty_like(weight, dtype=torch.int16)
+    cuda.split_(weight, high, rest)
+    nearest = weight.bfloat16()
+    apart = (high.float() - weight).abs()[len(special) :]
+    assert apart.equal((nearest.float() - weight).abs()[len(special) :])
+    back = torch.empty_like(weight)
+    cuda.join_(back, high, rest)
+    torch.testing.assert_close(back, weight, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_step_of_split_weights_is_the_step_of_whole_ones():
+    """Of the gradient product zeros are left here: the interpreter does not multiply bfloat16 numbers."""
+    generator = torch.Generator().manual_seed(0)
+    draw = partial(torch.randn, generator=generator)
+    weight, velocity, scales = draw(2, 19, 33).to(DEVICE), draw(2, 19, 33).to(DEVICE), draw(2, 19).abs().to(DEVICE)
+    found = []
+    for split in (False, True):
+        dtype = torch.bfloat16 if split else torch.float32
+        w, v = weight.clone(), velocity.clone()
+        high, rest = torch.empty_like(w, dtype=dtype), torch.empty_like(w, dtype=torch.int16)
+        if split:
+            cuda.split_(w, high, rest)
+        else:
+            high.copy_(w)
+        delta, below = (torch.zeros(2, 5, n, dtype=dtype, device=DEVICE) for n in (19, 33))
+        squares, bias = torch.zeros(2, 2, 19, device=DEVICE), torch.zeros(2, 19, device=DEVICE)
+        one = torch.ones(2, device=DEVICE)
+        kernels.gradient_step[(2, 2, 2)](
+            delta, below, high, rest, v, scales, squares, bias, bias.clone(), one, one * 0.7,
+            torch.zeros(2, 19, dtype=torch.int32, device=DEVICE), 5, 19, 33, 19, 19,
+            BOUND=True, SPLIT=split, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=32,
+        )  # fmt: skip
+        if split:
+            cuda.join_(w, high, rest)
+        found.append((w if split else high, v, squares))
+    expected = weight * scales[..., None] + 0.7 * velocity
+    torch.testing.assert_close(found[0][0], expected)
+    for whole, split in zip(*found, strict=True):
+        torch.testing.assert_close(split, whole, rtol=1e-6, atol=1e-6)
 
 
 def test_a_dead_layer_and_a_missing_gradient_are_seen():
@@ -210,7 +264,6 @@ def test_training_goes_on_from_weights_put_in_from_outside():
     fleets = [make((8, 7, 3), "rectified", (0.2, 0.5)) for _ in range(2)]
     inputs, targets = cases((8, 7, 3), 12)
     plain, fast = (kind(one, inputs, targets, 6, [INF] * 3) for kind, one in zip(ENGINES, fleets, strict=True))
-    fast.shadows = [shadow.clone() for shadow in fast.shadows]  # apart from the weights, as they are in bfloat16
     start = {name: tensor.clone() for name, tensor in fleets[1].state().items()}
     fast.epoch(0, [0.5] * 3, 0.5, lambda: False)
     for name, tensor in fleets[1].state().items():

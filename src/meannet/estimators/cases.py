@@ -10,9 +10,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from meannet.plain import FARTHEST
+
 MOST_COPIES = 10  # whole-number weights become copies of cases while there are at most so many times the cases
 CHUNK_FLOATS = 1 << 22  # numbers of a data matrix worked on at a time
-FARTHEST = 1e9  # so that no square overflows
 MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # of splitmix64
 
 Matrix = Any  # a two-dimensional array, or a CSR matrix or array

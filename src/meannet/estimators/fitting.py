@@ -20,11 +20,11 @@ from sklearn.utils.validation import (
     validate_data,  # pyrefly: ignore[missing-module-attribute]
 )
 
-from meannet import fast
+from meannet import export, fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
-from meannet.estimators.network import Thinned, mean_module, output_module, pick
+from meannet.estimators.network import Thinned, mean_module, pick
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
@@ -49,6 +49,14 @@ class DropoutNet(Parameters):
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote."""
         return saved.load(cls, Path(path))
+
+    def export(self, path: str | Path, *, to: str, force: bool = False) -> None:
+        """Write the mean network with its scaling and labels as "onnx", "pt2" or "torch", to be read without meannet.
+
+        The file is named .onnx, .pt2 or .safetensors; beside the last comes a .py that reads it. `force` replaces.
+        """
+        check_is_fitted(self)
+        export.write(self.network_, saved.described(self), Path(path), to, force=force)
 
     def __getstate__(self):
         # The modules follow from the fleet, and would be three quarters of the size.
@@ -291,7 +299,7 @@ class DropoutNet(Parameters):
     def _sampled_outputs(self, x: Any, n: int) -> np.ndarray:
         """Probabilities or predictions of thinned networks, (n, cases, outputs)."""
         check_is_fitted(self)
-        finish = output_module(self._fleet, self._target_scaling())
+        finish = plain.networks(self.network_)[0][-1]
         return np.concatenate([finish(part).numpy() for part in self._sampled(x, n)], 1)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from meannet import __version__, checkpoint
 from meannet.estimators.cases import Scaling
+from meannet.estimators.network import shape
 from meannet.estimators.targets import Labels
 from meannet.nn.dense import Fleet
 
@@ -80,16 +81,32 @@ def load(kind: type, path: Path) -> Any:
     return estimator._finish()
 
 
-def _fleet(tensors: dict[str, Tensor], shape: dict[str, Any]) -> Fleet:
+def described(estimator: Any) -> dict[str, Any]:
+    """What is known of the mean network beside its parameters, as JSON: all that predicting labels needs."""
+    labels: Labels | None = getattr(estimator, "_labels", None)
+    names = getattr(estimator, "feature_names_in_", None)
+    numbers = "number" if getattr(estimator, "_flat", False) else "numbers"
+    return shape(estimator._fleet, estimator._scaling) | {
+        "meannet": __version__,
+        "of": f"a {type(estimator).__name__}",
+        "answers": labels.kind if labels else numbers,
+        "classes": [[_plain(label) for label in c.tolist()] for c in labels.classes] if labels else None,
+        "names": None if names is None else names.tolist(),
+        "image": None,
+        "largest": None,
+    }
+
+
+def _fleet(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Fleet:
     def group(name: str) -> list[Tensor]:
-        return [tensors[f"fleet.{name}.{k}"] for k in range(shape["layers"])]
+        return [tensors[f"fleet.{name}.{k}"] for k in range(facts["layers"])]
 
     return Fleet(
-        units=shape["units"],
-        output=shape["output"],
-        groups=tuple(shape["groups"]),
+        units=facts["units"],
+        output=facts["output"],
+        groups=tuple(facts["groups"]),
         seeds=tensors["seeds"],
-        rates=[tensors.get(f"rates.{k}") for k in range(shape["layers"])],
+        rates=[tensors.get(f"rates.{k}") for k in range(facts["layers"])],
         weights=group("weights"),
         biases=group("biases"),
         weight_velocities=group("weight_velocities"),

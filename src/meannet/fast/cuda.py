@@ -1,6 +1,8 @@
 """Dropout backpropagation on a GPU: the kernels of one update, many updates captured in one CUDA graph."""
 
+import gc
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -8,14 +10,33 @@ from torch import Tensor
 
 from meannet.core import philox
 from meannet.core.dropout import thresholds
+from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
 from meannet.train import Tally
 
 MOST_IN_A_GRAPH = 200
-# Rows, columns, warps and pipeline stages of a block of gradient_step, the fastest of those tried on an H200.
-HIDDEN_STEP = (64, 32, 4, 3)
-OUTPUT_STEP = (16, 256, 8, 1)
+
+
+class Tile(NamedTuple):
+    """What one block of threads takes on, and how: the fastest of those tried on an H200."""
+
+    rows: int  # cases of a layer's product; units of a step
+    columns: int  # units of a layer's product; inputs of a step
+    inner: int  # taken at a time along the axis that is summed over
+    warps: int
+    stages: int  # of loads on their way
+    registers: int | None = None  # at most, per thread
+
+
+FEW_NETS = 3
+LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
+LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
+HIDDEN_STEP = Tile(64, 64, 128, 4, 2)
+OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
+# Nets are trained in independent groups: while one waits on memory, another has products to do.
+LANES = 3
+
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
 
@@ -45,9 +66,24 @@ class Captured:
         self.steps = torch.zeros(nets, device=device)
         self.momentum = torch.zeros(1, device=device)
         self.limits = torch.tensor(list(limit), dtype=torch.float32, device=device)
-        self.shadows = [weight.to(self.dtype) for weight in fleet.weights]
-        self.active = torch.zeros(len(fleet.weights) - 1, nets, dtype=torch.int32, device=device)
-        self.moved = torch.zeros(nets, dtype=torch.int32, device=device)
+        # What the products read. In bfloat16 it is one half of the weights, and `rests` has the other, for an epoch.
+        self.split = self.dtype is torch.bfloat16
+        self.weights = [torch.empty_like(w, dtype=self.dtype) if self.split else w for w in fleet.weights]
+        self.rests = [torch.empty_like(w, dtype=torch.int16) if self.split else w for w in fleet.weights]
+        hidden = fleet.weights[:-1]
+        self.scales = [torch.ones(weight.shape[:2], device=device) for weight in hidden]
+        parts = [triton.cdiv(weight.shape[2], HIDDEN_STEP.columns) for weight in hidden]
+        self.squares = [
+            torch.zeros(nets, n, weight.shape[1], device=device) for n, weight in zip(parts, hidden, strict=True)
+        ]
+        self.thresholds = [
+            None if rate is None else _thresholds(rate, units)
+            for rate, units in zip(fleet.rates, fleet.sizes, strict=False)
+        ]
+        self.active = torch.zeros(nets, len(hidden), dtype=torch.int32, device=device)
+        self.moved = torch.zeros(nets, max(fleet.sizes[1:]), dtype=torch.int32, device=device)
+        each = -(-nets // LANES)
+        self.lanes = [slice(first, first + each) for first in range(0, nets, each)]
         whole, rest = divmod(self.cases, self.batch)
         self.pieces = [_Piece(self, self.batch, whole)] + ([_Piece(self, rest, 1)] if rest else [])
 
@@ -56,8 +92,11 @@ class Captured:
         self.order.copy_(philox.order(fleet.seeds, epoch, self.cases))
         self.steps.copy_(torch.tensor(list(step)))
         self.momentum.fill_(momentum)
-        for shadow, weight in zip(self.shadows, fleet.weights, strict=True):
-            shadow.copy_(weight)
+        if self.split:
+            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+                split_(weight, high, rest)
+        for squares in self.squares:
+            squares.zero_()
         self.active.zero_()
         self.moved.zero_()
         update, case = epoch * -(-self.cases // self.batch), 0
@@ -71,11 +110,16 @@ class Captured:
                 self.first_case.fill_(case)
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
+        if self.split:
+            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+                join_(weight, high, rest)
+        for weight in fleet.weights[:-1]:
+            constrain_incoming_(weight, self.limits[:, None, None])
         return Tally(
             loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
             errors=torch.stack([piece.wrong.sum(1) for piece in self.pieces]).sum(0),
-            active=self.active.T > 0,
-            moved=self.moved > 0,
+            active=self.active > 0,
+            moved=self.moved.any(1),
         )
 
 
@@ -92,112 +136,145 @@ class _Piece:
         self.activities = [torch.empty(nets, cases, n, dtype=engine.dtype, device=device) for n in hidden_sizes]
         self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
-        self.deltas.append(torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device))
+        self.scaled_deltas = [torch.empty_like(a) for a in self.activities[1:]]
+        outer = torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device)
+        self.deltas.append(outer)
+        self.scaled_deltas.append(outer)  # output units have no bound
         self.loss = torch.zeros(nets, cases, device=device)
         self.wrong = torch.zeros(nets, cases, dtype=torch.int32, device=device)
-        self.masks = [
-            None if rate is None else _Mask(rate, cases, units)
-            for rate, units in zip(fleet.rates, hidden_sizes, strict=True)
-        ]
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def replay(self) -> None:
         if self.engine.fleet.device.type != "cuda":  # Triton's interpreter, in tests
-            self.launch_all()
+            for lane in self.engine.lanes:
+                self.launch_all(lane)
             return
         if self.graph is None:
             self.graph = self.capture()
         self.graph.replay()
 
-    def launch_all(self) -> None:
-        for offset in range(self.updates):
-            self.launch(offset)
-
     def capture(self) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
-        changed = [*engine.fleet.state().values(), *engine.shadows, self.loss, self.wrong, engine.active, engine.moved]
+        changed = [*engine.fleet.state().values(), *engine.weights, *engine.rests, *engine.squares, *engine.scales]
+        changed += [self.loss, self.wrong, engine.active, engine.moved]
         before = [tensor.clone() for tensor in changed]
+        gc.collect()  # a graph that is thrown away while another is captured spoils it
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            self.launch(0)
+            for lane in engine.lanes:
+                self.launch(0, lane)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.launch_all()
+            main, joined = torch.cuda.current_stream(), []
+            for lane in engine.lanes:
+                # Steps wait on memory; products of another lane that are ready go before them.
+                stream, side = torch.cuda.Stream(priority=-1), torch.cuda.Stream()
+                stream.wait_stream(main)
+                with torch.cuda.stream(stream):
+                    self.launch_all(lane, side)
+                joined.append(stream)
+            for stream in joined:
+                main.wait_stream(stream)
         torch._foreach_copy_(changed, before)
         return graph
 
-    def launch(self, offset: int) -> None:
-        """The kernels of one update: forward with gather and masks, softmax and its gradient, backward with steps."""
+    def launch_all(self, lane: slice, side: torch.cuda.Stream | None = None) -> None:
+        for offset in range(self.updates):
+            self.launch(offset, lane, side)
+
+    def launch(self, offset: int, lane: slice, side: torch.cuda.Stream | None = None) -> None:
+        """The kernels of one update of some nets: forward with masks, softmax and its gradient, backward with steps.
+
+        A layer's step need not wait for derivatives further down; with `side` it is taken on that stream.
+        """
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
-        nets, logistic = len(fleet.seeds), fleet.units == "logistic"
-        sizes, shadows, last = fleet.sizes, engine.shadows, len(fleet.weights) - 1
-        for layer, mask in enumerate(self.masks):
-            if mask is not None:
-                mask.draw(fleet.seeds, engine.first_update, offset, layer)
-        bits, blocks = _bits(self.masks[0], self.wrong)
-        kernels.gather[(cases, nets)](
-            engine.inputs, engine.order, engine.first_case, offset, bits, self.activities[0],
-            engine.cases, cases, sizes[0], blocks, MASKED=self.masks[0] is not None,
-            BLOCK=min(1024, triton.next_power_of_2(sizes[0])),
+        seeds, sizes, last = fleet.seeds[lane], fleet.sizes, len(fleet.weights) - 1
+        nets = len(seeds)
+        tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
+        at_least, padded = _of(engine.thresholds[0], lane, seeds)
+        kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
+            engine.inputs, engine.order[lane], engine.first_case, at_least, seeds, engine.first_update, offset, 0,
+            self.activities[0][lane], engine.cases, cases, sizes[0], padded,
+            MASKED=engine.thresholds[0] is not None, CASES=4, UNITS=256,
         )  # fmt: skip
         for k in range(last):
-            torch.bmm(self.activities[k], shadows[k].mT, out=self.activities[k + 1])
-            bits, blocks = _bits(self.masks[k + 1], self.wrong)
-            kernels.activate[(cases, nets)](
-                self.activities[k + 1], self.slopes[k], fleet.biases[k], bits, engine.active[k],
-                cases, sizes[k + 1], blocks, LOGISTIC=logistic, MASKED=self.masks[k + 1] is not None,
-                BLOCK=min(1024, triton.next_power_of_2(sizes[k + 1])),
+            at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
+            kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), nets)](
+                self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
+                engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
+                self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
+                cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last,
+                LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
+                CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
             )  # fmt: skip
         kernels.output_layer[(triton.cdiv(cases, 16), nets)](
-            self.activities[-1], shadows[last], fleet.biases[last], engine.targets,
-            engine.order, engine.first_case, offset, self.deltas[-1], self.loss, self.wrong,
-            engine.cases, cases, sizes[-2], sizes[-1], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=64,
+            self.activities[-1][lane], engine.weights[last][lane], fleet.biases[last][lane], engine.targets,
+            engine.order[lane], engine.first_case, offset, self.deltas[-1][lane], self.loss[lane], self.wrong[lane],
+            engine.cases, cases, sizes[-2], sizes[-1], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=128,
         )  # fmt: skip
         for k in range(last, -1, -1):
-            self.step_back(k, nets)
+            if k > 0:
+                self.backward(k, lane, tile)
+            if side is not None:
+                side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self.step(k, lane)
+        if side is not None:
+            torch.cuda.current_stream().wait_stream(side)
 
-    def step_back(self, k: int, nets: int) -> None:
-        """Derivatives of the layer below weight layer k, taken before that layer is changed, and its change."""
+    def backward(self, k: int, lane: slice, tile: Tile) -> None:
+        """Derivatives of the layer below weight layer k, taken before that layer is changed."""
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
-        sizes, last = fleet.sizes, len(fleet.weights) - 1
-        if k == last and k > 0:
-            kernels.through_output[(triton.cdiv(sizes[k], 64), triton.cdiv(cases, 32), nets)](
-                self.deltas[k], engine.shadows[k], self.slopes[k - 1], self.deltas[k - 1],
-                cases, sizes[k], sizes[k + 1], PRECISION=engine.dot, CASES=32, OUT=self.width, BLOCK=64,
-            )  # fmt: skip
-        elif k > 0:
-            torch.bmm(self.deltas[k], engine.shadows[k], out=self.deltas[k - 1])
-            count = self.deltas[k - 1].numel()
-            kernels.times_slope[(triton.cdiv(count, 1024),)](self.deltas[k - 1], self.slopes[k - 1], count, BLOCK=1024)
-        rows, columns, warps, stages = OUTPUT_STEP if k == last else HIDDEN_STEP
-        kernels.gradient_step[(triton.cdiv(sizes[k + 1], rows), nets)](
-            self.deltas[k], self.activities[k], fleet.weights[k], fleet.weight_velocities[k], engine.shadows[k],
-            fleet.biases[k], fleet.bias_velocities[k], engine.steps, engine.momentum, engine.limits, engine.moved,
-            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], BOUND=k < last, PRECISION=engine.dot,
-            UNITS=rows, CASES=min(128, max(16, triton.next_power_of_2(cases))), BLOCK=columns,
-            num_warps=warps, num_stages=stages,
+        sizes, outputs = fleet.sizes, k == len(fleet.weights) - 1
+        grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(cases, tile.rows), len(fleet.seeds[lane])
+        kernels.backward_layer[grid](
+            self.scaled_deltas[k][lane], engine.weights[k][lane], self.slopes[k - 1][lane], engine.scales[k - 1][lane],
+            self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
+            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRECISION=engine.dot,
+            CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
+            num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+
+    def step(self, k: int, lane: slice) -> None:
+        """The change of weight layer k."""
+        engine, fleet, cases = self.engine, self.engine.fleet, self.cases
+        sizes, bound = fleet.sizes, k < len(fleet.weights) - 1
+        tile = HIDDEN_STEP if bound else OUTPUT_STEP
+        grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(sizes[k + 1], tile.rows), len(fleet.seeds[lane])
+        scales, squares = (engine.scales[k], engine.squares[k]) if bound else (self.loss, self.loss)  # or not read
+        kernels.gradient_step[grid](
+            self.deltas[k][lane], self.activities[k][lane], engine.weights[k][lane], engine.rests[k][lane],
+            fleet.weight_velocities[k][lane], scales[lane], squares[lane], fleet.biases[k][lane],
+            fleet.bias_velocities[k][lane], engine.steps[lane], engine.momentum, engine.moved[lane],
+            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
+            BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
+            CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
 
 
-class _Mask:
-    """Which units of a layer are kept, eight to a byte."""
-
-    def __init__(self, rate: Tensor, cases: int, units: int):
-        self.blocks = -(-units // 8)
-        self.cases = cases
-        per_unit = torch.zeros(len(rate), self.blocks * 8, dtype=torch.float64, device=rate.device)
-        per_unit[:, :units] = rate
-        self.thresholds = thresholds(per_unit)
-        self.bits = torch.empty(len(rate), cases, self.blocks, dtype=torch.uint8, device=rate.device)
-
-    def draw(self, seeds: Tensor, first_update: Tensor, offset: int, layer: int) -> None:
-        kernels.draw_masks[(triton.cdiv(self.cases * self.blocks, 256), len(seeds))](
-            self.bits, self.thresholds, seeds, first_update, offset, layer, self.cases, self.blocks, BLOCK=256
-        )
+def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
+    """Write float32 numbers as the nearest bfloat16 and what their bits differ by, as `kernels.gradient_step` does."""
+    bits = weight.view(torch.int32)
+    top = (bits + 0x8000).bitwise_and_(-0x10000)
+    high.copy_(top.view(torch.float32))
+    rest.copy_(bits - top)
 
 
-def _bits(mask: _Mask | None, unused: Tensor) -> tuple[Tensor, int]:
-    return (unused, 0) if mask is None else (mask.bits, mask.blocks)
+def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
+    """The numbers that `split_` was given, bit by bit."""
+    weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
+
+
+def _thresholds(rate: Tensor, units: int) -> Tensor:
+    """(nets, units, and up to a multiple of eight) for `kernels._kept`."""
+    per_unit = torch.zeros(len(rate), -(-units // 8) * 8, dtype=torch.float64, device=rate.device)
+    per_unit[:, :units] = rate
+    return thresholds(per_unit)
+
+
+def _of(limits: Tensor | None, lane: slice, unused: Tensor) -> tuple[Tensor, int]:
+    return (unused, 0) if limits is None else (limits[lane], limits.shape[1])

@@ -1,8 +1,12 @@
 """Triton kernels for one update of a fleet of dense nets (A.1), the fast twin of nn/dense.py.
 
-Masks are drawn eight units to a byte. Activities and slopes of omitted units are exact zeros. The gradient product of a
-layer ends in the update itself: momentum, step and norm bound happen while the rows are at hand, and no gradient is
+Masks are drawn where they are used. Activities and slopes of omitted units are exact zeros. The gradient product of a
+layer ends in the update itself: momentum and step happen while a tile of the weights is at hand, and no gradient is
 ever stored.
+
+The norm bound needs whole rows, and a tile has only a part of each. So `gradient_step` leaves the squared length of
+each row's part in `squares`, and the weights are the stored ones times a scale per row, which follows from the squares.
+`forward_layer` works the scales out; the next step multiplies them into the weights. Between two epochs scales are one.
 """
 
 import triton
@@ -10,112 +14,96 @@ import triton.language as tl
 
 
 @triton.jit
-def draw_masks(bits, thresholds, seeds, first_update, offset, layer, cases, blocks, BLOCK: tl.constexpr):
-    """bits[net, case, block]: bit i says whether unit 8 * block + i is kept."""
-    net = tl.program_id(1)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < cases * blocks
-    case, block = at // blocks, at % blocks
-    zero = tl.zeros((BLOCK,), tl.int32)
-    update = (tl.load(first_update) + offset).to(tl.int32)
-    w0, w1, w2, w3 = tl.philox(tl.load(seeds + net), block, case, zero + layer, zero + update)
-    rows = thresholds + (net * blocks + block) * 8
-    byte = (
-        _keep(rows, w0, 0, inside)
-        | _keep(rows, w1, 2, inside)
-        | _keep(rows, w2, 4, inside)
-        | _keep(rows, w3, 6, inside)
-    )
-    tl.store(bits + net.to(tl.int64) * cases * blocks + at, byte.to(tl.uint8), mask=inside)
+def _kept(thresholds, seed, update, layer, case, first, padded, CASES: tl.constexpr, UNITS: tl.constexpr):
+    """(CASES, UNITS): which of the units from `first` on, a multiple of 8, are kept for each case."""
+    shape: tl.constexpr = (CASES, UNITS // 8)
+    block = tl.broadcast_to((first // 8 + tl.arange(0, UNITS // 8))[None, :], shape)
+    row = tl.broadcast_to(case[:, None], shape)
+    zero = tl.zeros(shape, tl.int32)
+    w0, w1, w2, w3 = tl.philox(seed, block, row, zero + layer, zero + update)
+    words = tl.join(tl.join(w0, w2), tl.join(w1, w3)).reshape(CASES, UNITS // 2)
+    draws = tl.join(words & 0xFFFF, words >> 16).reshape(CASES, UNITS).to(tl.uint16).to(tl.int16, bitcast=True)
+    unit = first + tl.arange(0, UNITS)
+    return draws >= tl.load(thresholds + unit, mask=unit < padded, other=0)[None, :]
 
 
-@triton.jit
-def _keep(rows, word, at: tl.constexpr, inside):
-    low = (word & 0xFFFF).to(tl.uint16).to(tl.int16, bitcast=True)
-    high = (word >> 16).to(tl.uint16).to(tl.int16, bitcast=True)
-    first = (low >= tl.load(rows + at, mask=inside, other=0)).to(tl.int32)
-    second = (high >= tl.load(rows + at + 1, mask=inside, other=0)).to(tl.int32)
-    return (first << at) | (second << (at + 1))
-
-
-@triton.jit
-def _kept(bits, row, unit, blocks, inside):
-    byte = tl.load(bits + row * blocks + unit // 8, mask=inside, other=0).to(tl.int32)
-    return ((byte >> (unit % 8)) & 1) == 1
-
-
-@triton.jit
+@triton.jit(do_not_specialize=["offset", "layer"])
 def gather(
-    inputs,
-    order,
-    first_case,
-    offset,
-    bits,
-    out,
-    all_cases,
-    cases,
-    units: tl.constexpr,
-    blocks,
-    MASKED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    inputs, order, first_case, thresholds, seeds, first_update, offset, layer, out,
+    all_cases, cases, units: tl.constexpr, padded, MASKED: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
     """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero."""
-    case, net = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case)
-    row = net * cases + case
-    for start in range(0, units, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        inside = unit < units
-        x = tl.load(inputs + chosen * units + unit, mask=inside, other=0.0)
-        if MASKED:
-            x = tl.where(_kept(bits, row, unit, blocks, inside), x, 0.0)
-        tl.store(out + row * units + unit, x, mask=inside)
+    net = tl.program_id(2).to(tl.int64)
+    case = tl.program_id(1) * CASES + tl.arange(0, CASES)
+    first = tl.program_id(0) * UNITS
+    unit = first + tl.arange(0, UNITS)
+    chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=case < cases, other=0)
+    inside = (case[:, None] < cases) & (unit[None, :] < units)
+    x = tl.load(inputs + chosen[:, None] * units + unit[None, :], mask=inside, other=0.0)
+    if MASKED:
+        update = (tl.load(first_update) + offset).to(tl.int32)
+        keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
+        x = tl.where(keep, x, 0.0)
+    tl.store(out + (net * cases + case[:, None]) * units + unit[None, :], x, mask=inside)
 
 
-@triton.jit
-def activate(
-    total,
-    slopes,
-    bias,
-    bits,
-    active,
-    cases,
-    units: tl.constexpr,
-    blocks,
-    LOGISTIC: tl.constexpr,
-    MASKED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """total[net, case] := the layer's masked activities, in place, and their slopes by the total inputs.
+@triton.jit(do_not_specialize=["offset", "layer"])
+def forward_layer(
+    below, weight, squares, limits, scales, bias, thresholds, seeds, first_update, offset, layer,
+    above, slopes, active, cases, units: tl.constexpr, inputs: tl.constexpr, padded, parts: tl.constexpr, layers,
+    LOGISTIC: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The masked activities of a layer and their slopes by the total inputs.
 
     Slopes are taken before rounding: a logistic unit at 0.999 rounds to 1 in bfloat16, and its slope would be lost.
-    `active` is set for a net with any activity above zero.
+    `active` is set for a net of rectified units with any activity above zero.
     """
-    case, net = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    row = net * cases + case
-    for start in range(0, units, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        inside = unit < units
-        z = tl.load(total + row * units + unit, mask=inside, other=0.0).to(tl.float32)
-        z += tl.load(bias + net * units + unit, mask=inside, other=0.0)
-        if LOGISTIC:
-            e = tl.exp(-tl.abs(z))
-            a = tl.where(z > 0, 1.0, e) / (1 + e)
-            slope = e / ((1 + e) * (1 + e))
-        else:
-            a = tl.maximum(z, 0.0)
-            slope = (z > 0).to(tl.float32)
-        kept = inside
-        if MASKED:
-            kept &= _kept(bits, row, unit, blocks, inside)
-        a = tl.where(kept, a, 0.0)
-        tl.store(total + row * units + unit, a.to(total.dtype.element_ty), mask=inside)
-        tl.store(slopes + row * units + unit, tl.where(kept, slope, 0.0).to(slopes.dtype.element_ty), mask=inside)
-        if tl.max(a, 0) > 0:
-            tl.store(active + net, 1)
+    net = tl.program_id(2).to(tl.int64)
+    case = tl.program_id(1) * CASES + tl.arange(0, CASES)
+    first = tl.program_id(0) * UNITS
+    unit = first + tl.arange(0, UNITS)
+    column = tl.arange(0, BLOCK)
+    real = unit < units
+    a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
+    w_at = weight + (net * units + unit[None, :]) * inputs + column[:, None]
+    total = tl.zeros((CASES, UNITS), tl.float32)
+    for start in range(0, inputs, BLOCK):
+        left = column < inputs - start
+        a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
+        total = tl.dot(a, w, total, input_precision=PRECISION)
+        a_at += BLOCK
+        w_at += BLOCK
+    squared = tl.zeros((UNITS,), tl.float32)
+    for part in range(parts):
+        squared += tl.load(squares + (net * parts + part) * units + unit, mask=real, other=0.0)
+    limit = tl.load(limits + net)
+    # A row whose squared length overflows is left alone: its net has diverged and is to be seen to.
+    over = (squared > limit) & (squared < float("inf"))
+    scale = tl.where(over, tl.sqrt(limit / squared), 1.0)
+    tl.store(scales + net * units + unit, scale, mask=real)
+    z = total * scale[None, :] + tl.load(bias + net * units + unit, mask=real, other=0.0)[None, :]
+    if LOGISTIC:
+        e = tl.exp(-tl.abs(z))
+        a = tl.where(z > 0, 1.0, e) / (1 + e)
+        slope = e / ((1 + e) * (1 + e))
+    else:
+        a = tl.maximum(z, 0.0)
+        slope = (z > 0).to(tl.float32)
+    inside = (case[:, None] < cases) & real[None, :]
+    if MASKED:
+        update = (tl.load(first_update) + offset).to(tl.int32)
+        keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
+        a, slope = tl.where(keep, a, 0.0), tl.where(keep, slope, 0.0)
+    place = (net * cases + case[:, None]) * units + unit[None, :]
+    tl.store(above + place, a.to(above.dtype.element_ty), mask=inside)
+    tl.store(slopes + place, slope.to(slopes.dtype.element_ty), mask=inside)
+    if not LOGISTIC and tl.max(tl.where(inside, a, 0.0)) > 0:
+        tl.store(active + net * layers, 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["offset"])
 def output_layer(
     below, weight, bias, targets, order, first_case, offset, delta, loss, wrong,
     all_cases, cases: tl.constexpr, units: tl.constexpr, outputs,
@@ -125,20 +113,17 @@ def output_layer(
     net = tl.program_id(1).to(tl.int64)
     case = tl.program_id(0) * CASES + tl.arange(0, CASES)
     out = tl.arange(0, OUT)
+    unit = tl.arange(0, BLOCK)
+    a_at = below + (net * cases + case[:, None]) * units + unit[None, :]
+    w_at = weight + (net * outputs + out[None, :]) * units + unit[:, None]
     total = tl.zeros((CASES, OUT), tl.float32)
     for start in range(0, units, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        a = tl.load(
-            below + (net * cases + case[:, None]) * units + unit[None, :],
-            mask=(case[:, None] < cases) & (unit[None, :] < units),
-            other=0.0,
-        )
-        w = tl.load(
-            weight + (net * outputs + out[None, :]) * units + unit[:, None],
-            mask=(out[None, :] < outputs) & (unit[:, None] < units),
-            other=0.0,
-        )
+        left = unit < units - start
+        a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=(out[None, :] < outputs) & left[:, None], other=0.0)
         total = tl.dot(a, w, total, input_precision=PRECISION)
+        a_at += BLOCK
+        w_at += BLOCK
     total += tl.load(bias + net * outputs + out, mask=out < outputs, other=0.0)[None, :]
     total = tl.where(out[None, :] < outputs, total, -float("inf"))
     largest = tl.max(total, 1)
@@ -164,105 +149,104 @@ def output_layer(
 
 
 @triton.jit
-def through_output(
-    delta, weight, slopes, out_delta, cases, units, outputs,
-    PRECISION: tl.constexpr, CASES: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr,
+def backward_layer(
+    delta, weight, slopes, scales, out, scaled_out, cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
+    PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives of the last hidden layer from those of the output layer."""
+    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales."""
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
-    unit = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    out = tl.arange(0, OUT)
-    d = tl.load(delta + (net * cases + case[:, None]) * OUT + out[None, :], mask=case[:, None] < cases, other=0.0)
-    w = tl.load(
-        weight + (net * outputs + out[:, None]) * units + unit[None, :],
-        mask=(out[:, None] < outputs) & (unit[None, :] < units),
-        other=0.0,
-    )
-    back = tl.dot(d, w, input_precision=PRECISION)
-    place = (net * cases + case[:, None]) * units + unit[None, :]
-    inside = (case[:, None] < cases) & (unit[None, :] < units)
-    slope = tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out_delta + place, (back * slope).to(out_delta.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def times_slope(delta, slopes, count, BLOCK: tl.constexpr):
-    """delta := delta times the slope of each unit, in place."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < count
-    slope = tl.load(slopes + at, mask=inside, other=0.0).to(tl.float32)
-    d = tl.load(delta + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(delta + at, (d * slope).to(delta.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _deltas(delta, net, unit, case, cases, units, width):
-    """(units, cases): a block of a layer's derivatives, turned."""
-    at = delta + (net * cases + case[None, :]) * width + unit[:, None]
-    return tl.load(at, mask=(case[None, :] < cases) & (unit[:, None] < units), other=0.0)
+    column = tl.program_id(0) * INPUTS + tl.arange(0, INPUTS)
+    unit = tl.arange(0, BLOCK)
+    real = column < inputs
+    d_at = delta + (net * cases + case[:, None]) * delta_width + unit[None, :]
+    w_at = weight + (net * units + unit[:, None]) * inputs + column[None, :]
+    back = tl.zeros((CASES, INPUTS), tl.float32)
+    for start in range(0, delta_width, BLOCK):
+        left = unit < units - start
+        d = tl.load(d_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=left[:, None] & real[None, :], other=0.0)
+        back = tl.dot(d, w, back, input_precision=PRECISION)
+        d_at += BLOCK
+        w_at += BLOCK * inputs
+    place = (net * cases + case[:, None]) * inputs + column[None, :]
+    inside = (case[:, None] < cases) & real[None, :]
+    back *= tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
+    scale = tl.load(scales + net * inputs + column, mask=real, other=0.0)
+    tl.store(out + place, back.to(out.dtype.element_ty), mask=inside)
+    tl.store(scaled_out + place, (back * scale[None, :]).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def gradient_step(
-    delta, below, weight, velocity, shadow, bias, bias_velocity, steps, momentum_at, limits, moved,
-    cases: tl.constexpr, units, inputs: tl.constexpr, delta_width, BOUND: tl.constexpr, PRECISION: tl.constexpr,
+    delta, below, weight, rest, velocity, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
+    cases: tl.constexpr, units, inputs: tl.constexpr, delta_width: tl.constexpr, widest,
+    BOUND: tl.constexpr, SPLIT: tl.constexpr, PRECISION: tl.constexpr,
     UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradient product, momentum, step and norm bound of a block of whole rows.
+    """Gradient product, momentum and step of a tile of weights; its rows' squared lengths.
 
-    `shadow` is the weights' rounded copy, which the products read.
+    SPLIT weights are float32 in two halves: the nearest bfloat16, which the products read, and in `rest` what their
+    bits differ by. `moved` is set for units with any gradient.
     """
-    net = tl.program_id(1).to(tl.int64)
-    unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
-    step, momentum = tl.load(steps + net), tl.load(momentum_at)
-    squared = tl.zeros((UNITS,), tl.float32)
-    any_gradient = tl.zeros((UNITS,), tl.float32)
-    case = tl.arange(0, CASES)
-    d = _deltas(delta, net, unit, case, cases, units, delta_width)
-    bias_gradient = tl.sum(d.to(tl.float32), 1)
-    for first in range(CASES, cases, CASES):
-        bias_gradient += tl.sum(_deltas(delta, net, unit, first + case, cases, units, delta_width).to(tl.float32), 1)
-    for start in range(0, inputs, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        inside = (unit[:, None] < units) & (column[None, :] < inputs)
-        place = (net * units + unit[:, None]) * inputs + column[None, :]
-        v = tl.load(velocity + place, mask=inside, other=0.0)
-        w = tl.load(weight + place, mask=inside, other=0.0)
-        gradient = tl.zeros((UNITS, BLOCK), tl.float32)
-        for first in range(0, cases, CASES):
-            if cases > CASES:
-                d = _deltas(delta, net, unit, first + case, cases, units, delta_width)
-            a = tl.load(
-                below + (net * cases + first + case[:, None]) * inputs + column[None, :],
-                mask=(first + case[:, None] < cases) & (column[None, :] < inputs),
-                other=0.0,
-            )
-            gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
-        v = momentum * v - step * gradient
-        w += v
-        tl.store(velocity + place, v, mask=inside)
-        tl.store(weight + place, w, mask=inside)
-        tl.store(shadow + place, w.to(shadow.dtype.element_ty), mask=inside)
-        if BOUND:
-            squared += tl.sum(w * w, 1)
-            any_gradient = tl.maximum(any_gradient, tl.max(tl.abs(gradient), 1))
+    net = tl.program_id(2).to(tl.int64)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     real = unit < units
-    v = momentum * tl.load(bias_velocity + net * units + unit, mask=real, other=0.0) - step * bias_gradient
-    tl.store(bias_velocity + net * units + unit, v, mask=real)
-    tl.store(bias + net * units + unit, tl.load(bias + net * units + unit, mask=real, other=0.0) + v, mask=real)
+    inside = real[:, None] & (column[None, :] < inputs)
+    # Distances inside a net fit 32 bits, which takes fewer registers.
+    delta += net * cases * delta_width
+    below += net * cases * inputs
+    weight += net * units * inputs
+    velocity += net * units * inputs
+    rest += net * units * inputs
+    place = unit[:, None] * inputs + column[None, :]
+    w = tl.load(weight + place, mask=inside, other=0.0)
+    low = w
+    if SPLIT:
+        low = tl.load(rest + place, mask=inside, other=0)
+    v = tl.load(velocity + place, mask=inside, other=0.0)
+    step, momentum = tl.load(steps + net), tl.load(momentum_at)
+    gradient = tl.zeros((UNITS, BLOCK), tl.float32)
+    for start in range(0, cases, CASES):
+        case = start + tl.arange(0, CASES)
+        d = tl.load(
+            delta + case[None, :] * delta_width + unit[:, None],
+            mask=(case[None, :] < cases) & real[:, None],
+            other=0.0,
+        )
+        a = tl.load(
+            below + case[:, None] * inputs + column[None, :],
+            mask=(case[:, None] < cases) & (column[None, :] < inputs),
+            other=0.0,
+        )
+        gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
+    if SPLIT:
+        w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
     if BOUND:
-        if tl.max(any_gradient, 0) > 0:
-            tl.store(moved + net, 1)
-        limit = tl.load(limits + net)
-        over = (squared > limit) & (squared < float("inf"))
-        if tl.max(over.to(tl.int32), 0) > 0:
-            scale = tl.where(over, tl.sqrt(limit / squared), 1.0)
-            tl.debug_barrier()  # the rows just stored are read again, perhaps by other threads
-            for start in range(0, inputs, BLOCK):
-                column = start + tl.arange(0, BLOCK)
-                inside = (unit[:, None] < units) & (column[None, :] < inputs)
-                place = (net * units + unit[:, None]) * inputs + column[None, :]
-                w = tl.load(weight + place, mask=inside, other=0.0) * scale[:, None]
-                tl.store(weight + place, w, mask=inside)
-                tl.store(shadow + place, w.to(shadow.dtype.element_ty), mask=inside)
+        w *= tl.load(scales + net * units + unit, mask=real, other=0.0)[:, None]
+    v = momentum * v - step * gradient
+    w += v
+    tl.store(velocity + place, v, mask=inside)
+    if SPLIT:
+        bits = w.to(tl.int32, bitcast=True)
+        high = (bits + 0x8000) & -0x10000
+        tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
+        tl.store(rest + place, (bits - high).to(tl.int16), mask=inside)
+    else:
+        tl.store(weight + place, w, mask=inside)
+    if BOUND:
+        part = net * tl.num_programs(0) + tl.program_id(0)
+        tl.store(squares + part * units + unit, tl.sum(w * w, 1), mask=real)
+        tl.store(moved + net * widest + unit, 1, mask=real & (tl.max(tl.abs(gradient), 1) > 0))
+    if tl.program_id(0) == 0:
+        bias_gradient = tl.zeros((UNITS,), tl.float32)
+        for start in range(0, cases, CASES):
+            case = start + tl.arange(0, CASES)
+            at = delta + case[None, :] * delta_width + unit[:, None]
+            d = tl.load(at, mask=(case[None, :] < cases) & real[:, None], other=0.0)
+            bias_gradient += tl.sum(d.to(tl.float32), 1)
+        at = net * units + unit
+        change = momentum * tl.load(bias_velocity + at, mask=real, other=0.0) - step * bias_gradient
+        tl.store(bias_velocity + at, change, mask=real)
+        tl.store(bias + at, tl.load(bias + at, mask=real, other=0.0) + change, mask=real)

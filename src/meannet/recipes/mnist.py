@@ -50,7 +50,7 @@ def a1() -> Experiment:
         net=Net(hidden=((800, 800), (1200, 1200), (2000, 2000), (1200, 1200, 1200)), initial_bias=-2.0),
         dropout=Dropout(hidden=0.5, visible=0.2),
         optim=Optim(epochs=3000),
-        arms=(replace(BACKPROP, lr=3.0, limit=15.0), DROPOUT, DROPOUT_INPUT),
+        arms=(replace(BACKPROP, lr=10.0, limit=15.0), DROPOUT, DROPOUT_INPUT),
         seeds=(0, 1, 2, 3, 4),
         claims=CLAIMS,
         record_every=10,
@@ -139,7 +139,7 @@ def choose() -> Experiment:
     """Learning rate and bound of the backprop arm, logistic units, judged on 10,000 held-out training cases."""
     full = a1()
     return replace(
-        _grid(full, rates=(0.3, 1.0, 3.0, 10.0)),
+        _grid(full, rates=(1.0, 3.0, 10.0, 30.0)),
         recipe="mnist.choose",
         net=replace(full.net, hidden=((1200, 1200),)),
         optim=full.optim.compressed(600),
