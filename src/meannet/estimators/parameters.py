@@ -43,7 +43,7 @@ class Parameters(BaseEstimator):
         n_nets=1,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=10,
+        n_iter_no_change=50,
         warm_start=False,
         random_state=None,
         device="auto",

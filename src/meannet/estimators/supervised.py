@@ -91,7 +91,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         n_nets=1,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=10,
+        n_iter_no_change=50,
         class_weight=None,
         warm_start=False,
         random_state=None,
