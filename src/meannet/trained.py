@@ -85,7 +85,7 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     net = f"{arm['net']}, arm {arm['name']}, {which}"
-    facts = shape(fleet) | {
+    facts = shape(fleet, inputs) | {
         "meannet": __version__,
         "of": f"{experiment.recipe}: {net}",
         "answers": "single",

@@ -1,5 +1,6 @@
 """Cases as a fit takes them: in an order of their own, repeated or weighted, on one scale, sparse ones by the batch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+
+from meannet.plain import FARTHEST
 
 MOST_COPIES = 10  # whole-number weights become copies of cases while there are at most so many times the cases
 CHUNK_FLOATS = 1 << 22  # numbers of a data matrix worked on at a time
@@ -18,10 +21,14 @@ Matrix = Any  # a two-dimensional array, or a CSR matrix or array
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64."""
+    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64.
+
+    Then numbers z become z / sqrt(1 + (z / reach)²): outliers come no further than `reach`, what is near stays.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
+    reach: float = math.inf
 
     @classmethod
     def none(cls, columns: int) -> "Scaling":
@@ -59,7 +66,8 @@ class Scaling:
 
     def apply(self, x: Matrix) -> np.ndarray:
         """Dense float64."""
-        return (dense_rows(x) - self.mean) / self.scale
+        z = (dense_rows(x) - self.mean) / self.scale
+        return z if math.isinf(self.reach) else _drawn_in(z, self.reach)
 
 
 def arrange(
@@ -116,6 +124,11 @@ def chunks(x: Matrix, most: int | None = None) -> Iterator[Matrix]:
     """Blocks of rows small enough to be made dense."""
     size = max(1, CHUNK_FLOATS // (most or x.shape[1]))
     return (x[start : start + size] for start in range(0, x.shape[0], size))
+
+
+def _drawn_in(z: np.ndarray, reach: float) -> np.ndarray:
+    z = z.clip(-FARTHEST, FARTHEST)
+    return z / np.sqrt(1 + (z / reach) ** 2)
 
 
 def _keys(x: Matrix, targets: np.ndarray) -> np.ndarray:

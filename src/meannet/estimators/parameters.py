@@ -17,6 +17,7 @@ from meannet.nn.dense import UNITS, Fleet, initial_fleet
 
 UPDATES = 3000  # that epochs="auto" aims at
 LEAST_EPOCHS, MOST_EPOCHS = 10, 300
+BIAS_SD = 1.0  # of rectified units at the start: they bend at places all over the cases, not all near their mean
 PAYS = 10**11  # products from which on device="auto" takes a GPU; two CPU cores take some ten seconds for them
 
 
@@ -31,10 +32,10 @@ class Parameters(BaseEstimator):
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.1,
+        dropout_visible=0.0,
         epochs="auto",
         batch=32,
-        lr=0.2,
+        lr="auto",
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,
@@ -42,7 +43,7 @@ class Parameters(BaseEstimator):
         n_nets=1,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=10,
+        n_iter_no_change=50,
         warm_start=False,
         random_state=None,
         device="auto",
@@ -102,20 +103,25 @@ class Parameters(BaseEstimator):
             output=output,
             groups=groups,
             sd=sd,
-            bias=0.1 if self.units == "rectified" else 0.0,
+            bias_sd=BIAS_SD if self.units == "rectified" else 0.0,
             device=device,
         )
 
-    def _optim(self, count: int, partial: bool) -> Optim:
+    def _usual_lr(self, inputs: int) -> float:
+        """The learning rate that "auto" stands for, with so many inputs."""
+        raise NotImplementedError
+
+    def _optim(self, count: int, inputs: int, partial: bool) -> Optim:
         batch = min(self.batch, count)
         epochs: Any = self.epochs
         if epochs == "auto":
             epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(UPDATES / math.ceil(count / batch))))
+        lr: Any = self._usual_lr(inputs) if self.lr == "auto" else self.lr
         start, end = self.momentum
         return Optim(
             epochs=1 if partial else epochs,
             batch=batch,
-            lr=self.lr,
+            lr=lr,
             decay=1.0 if partial else self.lr_end ** (1 / epochs),
             momentum_start=start,
             momentum_end=end,
@@ -126,6 +132,17 @@ class Parameters(BaseEstimator):
     def _hidden(self) -> tuple[int, ...]:
         sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
         return tuple(int(size) for size in sizes)
+
+    def _shape(self) -> dict[str, Any]:
+        """What a net that is trained further must have been made with, as JSON has it."""
+        return {
+            "hidden": list(self._hidden()),
+            "units": str(self.units),
+            "dropout_hidden": float(self.dropout_hidden),
+            "dropout_visible": float(self.dropout_visible),
+            "standardize": bool(self.standardize),
+            "n_nets": int(self.n_nets),
+        }
 
     def _weight_count(self, inputs: int) -> int:
         """About how many products one case needs on its way through one net."""
@@ -194,6 +211,10 @@ def _epochs(value: Any) -> bool:
     return _whole(1)[0](value) or (isinstance(value, str) and value == "auto")
 
 
+def _lr(value: Any) -> bool:
+    return _number(0, math.inf)[0](value) or (isinstance(value, str) and value == "auto")
+
+
 def _share(value: Any) -> bool:
     return _number(0, 2)[0](value) and value <= 1
 
@@ -210,7 +231,7 @@ _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dropout_visible": (_RATE[0], f"the probability of omitting an input, {_RATE[1]}"),
     "epochs": (_epochs, f"'auto' or {_whole(1)[1]}"),
     "batch": _whole(1),
-    "lr": _number(0, math.inf),
+    "lr": (_lr, f"'auto' or {_number(0, math.inf)[1]}"),
     "lr_end": (_share, "a float in the range (0, 1]"),
     "momentum": (_momentum, "a pair of floats in the range [0, 1), at the start and at the end"),
     "limit": (_limit, "a float above 0, or inf for no bound"),

@@ -16,7 +16,7 @@ from meannet.nn.dense import Fleet
 
 FORMAT = 1
 SCALINGS = ("_scaling", "_targets")
-PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_flat", "_columns")
+PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_asked", "_flat", "_columns")
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -28,6 +28,7 @@ def save(estimator: Any, path: Path) -> None:
         if hasattr(estimator, name):
             scaling: Scaling = getattr(estimator, name)
             tensors[f"{name}.mean"], tensors[f"{name}.scale"] = map(torch.from_numpy, (scaling.mean, scaling.scale))
+            tensors[f"{name}.reach"] = torch.tensor(scaling.reach, dtype=torch.float64)
     facts: dict[str, Any] = {
         "format": FORMAT,
         "meannet": __version__,
@@ -67,7 +68,8 @@ def load(kind: type, path: Path) -> Any:
         setattr(estimator, name, value)
     for name in SCALINGS:
         if f"{name}.mean" in tensors:
-            setattr(estimator, name, Scaling(tensors[f"{name}.mean"].numpy(), tensors[f"{name}.scale"].numpy()))
+            mean, scale, reach = (tensors[f"{name}.{part}"] for part in ("mean", "scale", "reach"))
+            setattr(estimator, name, Scaling(mean.numpy(), scale.numpy(), float(reach)))
     if "feature_names" in facts:
         estimator.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if "labels" in facts:
@@ -84,7 +86,7 @@ def described(estimator: Any) -> dict[str, Any]:
     labels: Labels | None = getattr(estimator, "_labels", None)
     names = getattr(estimator, "feature_names_in_", None)
     numbers = "number" if getattr(estimator, "_flat", False) else "numbers"
-    return shape(estimator._fleet) | {
+    return shape(estimator._fleet, estimator._scaling) | {
         "meannet": __version__,
         "of": f"a {type(estimator).__name__}",
         "answers": labels.kind if labels else numbers,

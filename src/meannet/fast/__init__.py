@@ -28,19 +28,20 @@ def engine(
     """
     check_path(path)
     reason = why_not_fast(fleet)
-    if weights is not None or not isinstance(inputs, Tensor):
-        reason = "cases with weights and sparse inputs are for the plain path"
+    if fleet.device.type == "cuda" and (weights is not None or not isinstance(inputs, Tensor)):
+        reason = "on a GPU cases with weights and sparse inputs are for the plain path"
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
-    if path == "plain" or reason or not isinstance(inputs, Tensor):
+    if path == "plain" or reason:
         return Plain(fleet, inputs, targets, batch, limit, weights)
-    if fleet.device.type == "cuda":
-        from meannet.fast.cuda import Captured
+    if fleet.device.type == "cpu":
+        from meannet.fast.cpu import Skipping
 
-        return Captured(fleet, inputs, targets, batch, limit, precision)
-    from meannet.fast.cpu import Skipping
+        return Skipping(fleet, inputs, targets, batch, limit, weights)
+    from meannet.fast.cuda import Captured
 
-    return Skipping(fleet, inputs, targets, batch, limit)
+    assert isinstance(inputs, Tensor)
+    return Captured(fleet, inputs, targets, batch, limit, precision)
 
 
 def check_path(path: str) -> None:
@@ -50,14 +51,16 @@ def check_path(path: str) -> None:
 
 def why_not_fast(fleet: Fleet) -> str:
     """Empty where the fast path can run."""
-    if fleet.output != "softmax" or fleet.groups or fleet.weights[0].dtype != torch.float32:
-        return "the fast paths train float32 nets with softmax outputs only"
+    if fleet.weights[0].dtype != torch.float32:
+        return "the fast paths train float32 nets only"
     if fleet.device.type == "cpu":
         from meannet.fast.cpu import library
 
         return "" if library() else "its kernel was not built when meannet was installed; that needs a C++ compiler"
     if fleet.device.type != "cuda":
         return "there are fast paths for CPUs and CUDA devices only"
+    if fleet.output != "softmax" or fleet.groups:
+        return "on a GPU it trains nets with one softmax only"
     try:
         import triton  # noqa: F401
     except ImportError:
