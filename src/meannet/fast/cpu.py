@@ -56,7 +56,7 @@ def library() -> ctypes.CDLL | None:
         found = ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
     except OSError:
         return None
-    return found if hasattr(found, "meannet_layout") and found.meannet_layout() == LAYOUT else None
+    return found if hasattr(found, "meannet_turn_on") and found.meannet_layout() == LAYOUT else None
 
 
 @cache
