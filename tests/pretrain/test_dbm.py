@@ -1,4 +1,4 @@
-"""Deep Boltzmann machines on a tiny scale: the bound, the update's expectation, the partition function, the composition."""
+"""Deep Boltzmann machines at a tiny scale: bound, expectation of an update, partition function, composition."""
 
 import itertools
 

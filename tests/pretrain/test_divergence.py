@@ -1,4 +1,4 @@
-"""Contrastive divergence: its expectation by enumeration, persistent chains against the likelihood's gradient, the rule."""
+"""Contrastive divergence: expectations by enumeration, persistent chains against the likelihood, the rule."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """Machines small enough to go through all their states, with numpy and by the definition."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,12 +20,8 @@ def machine(visible=4, hidden=3, nets=2, kind="bernoulli", labels=0, scale=1.0, 
 
 def copies(made: RBM, nets: int) -> RBM:
     """Many machines with the parameters of the first and seeds of their own, to average over draws."""
-    many = initial_rbm(
-        *made.sizes, range(nets), kind=made.visible, labels=made.labels, up=made.up, down=made.down, dtype=torch.float64
-    )
-    for ours, theirs in zip(many.state().values(), made.state().values(), strict=True):
-        ours.copy_(theirs[:1].expand(ours.shape))
-    return many
+    many = {name: tensor[:1].repeat(nets, *[1] * (tensor.dim() - 1)) for name, tensor in made.state().items()}
+    return replace(made, seeds=torch.arange(nets), **many)
 
 
 def states(units: int, labels: int = 0) -> np.ndarray:

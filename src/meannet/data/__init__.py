@@ -18,6 +18,8 @@ from meannet import config
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from meannet.nn.own import OwnInputs
+
 NAMES = ("digits", "mnist")
 
 
@@ -29,7 +31,7 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
+    inputs: "Tensor | OwnInputs"  # (cases, inputs) float32 in [0, 1]; of pretrained nets perhaps their own
     targets: "Tensor"  # (cases,) int64
 
 

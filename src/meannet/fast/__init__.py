@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
@@ -28,11 +29,11 @@ def engine(
     """
     check_path(path)
     reason = why_not_fast(fleet)
-    if weights is not None or not isinstance(inputs, Tensor):
+    if weights is not None or not isinstance(inputs, Tensor | OwnInputs):
         reason = "cases with weights and sparse inputs are for the plain path"
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
-    if path == "plain" or reason or not isinstance(inputs, Tensor):
+    if path == "plain" or reason or not isinstance(inputs, Tensor | OwnInputs):
         return Plain(fleet, inputs, targets, batch, limit, weights)
     if fleet.device.type == "cuda":
         from meannet.fast.cuda import Captured
@@ -41,6 +42,16 @@ def engine(
     from meannet.fast.cpu import Skipping
 
     return Skipping(fleet, inputs, targets, batch, limit)
+
+
+def products(device: torch.device, path: str = "auto") -> torch.dtype:
+    """The precision of products in pretraining: bfloat16 on a CPU that has instructions for it, else float32.
+
+    On a GPU float32 products of captured updates are taken as TF32.
+    """
+    check_path(path)
+    rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if rough else torch.float32
 
 
 def check_path(path: str) -> None:

@@ -13,6 +13,7 @@ from meannet.core import philox
 from meannet.core.dropout import thresholds
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs, apart
 from meannet.train import Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
@@ -83,7 +84,7 @@ class Skipping:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor,
+        inputs: Tensor | OwnInputs,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
@@ -93,8 +94,10 @@ class Skipping:
         kernel = library()
         assert kernel is not None
         self.kernel, self.fleet = kernel, fleet
-        self.inputs, self.targets = inputs.contiguous(), targets.contiguous()
-        self.batch = min(batch, len(inputs))
+        self.cases, self.targets = len(inputs), targets.contiguous()
+        versions, which = apart(inputs, len(fleet.seeds))
+        self.versions, self.which = versions.contiguous(), which.tolist()
+        self.batch = min(batch, self.cases)
         self.limit = list(limit)
         self.set = kernel.meannet_best_set() if instruction_set is None else instruction_set
         self.threads = threads() if use_threads is None else use_threads
@@ -110,7 +113,7 @@ class Skipping:
         ]
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
-        fleet, nets, cases = self.fleet, len(self.fleet.seeds), len(self.inputs)
+        fleet, nets, cases = self.fleet, len(self.fleet.seeds), self.cases
         order = philox.order(fleet.seeds, epoch, cases).contiguous()
         for panels in self.panels:
             panels.fill()
@@ -132,7 +135,7 @@ class Skipping:
             batches = (_Batch * (nets * len(starts)))(
                 *(
                     _Batch(
-                        self.inputs.data_ptr(),
+                        self.versions[self.which[net]].data_ptr(),
                         self.targets.data_ptr(),
                         order.data_ptr() + 8 * (net * cases + start),
                         min(self.batch, cases - start),

@@ -52,7 +52,7 @@ def turn_on(
 
 @triton.jit(do_not_specialize=["offset", "layer"])
 def gather(
-    inputs, order, first_case, thresholds, seeds, first_update, offset, layer, out,
+    inputs, which, order, first_case, thresholds, seeds, first_update, offset, layer, out,
     all_cases, cases, units: tl.constexpr, padded, MASKED: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero."""
@@ -62,7 +62,8 @@ def gather(
     unit = first + tl.arange(0, UNITS)
     chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=case < cases, other=0)
     inside = (case[:, None] < cases) & (unit[None, :] < units)
-    x = tl.load(inputs + chosen[:, None] * units + unit[None, :], mask=inside, other=0.0)
+    place = tl.load(which + net) * all_cases + chosen
+    x = tl.load(inputs + place[:, None] * units + unit[None, :], mask=inside, other=0.0)
     if MASKED:
         update = (tl.load(first_update) + offset).to(tl.int32)
         keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)

@@ -1,8 +1,9 @@
-"""Deep Boltzmann machines with two hidden layers (A.2; Salakhutdinov and Hinton 2009): mean field and persistent chains.
+"""Deep Boltzmann machines with two hidden layers (A.2; Salakhutdinov and Hinton 2009): mean field, persistent chains.
 
-Visible units and the second hidden layer are connected to the first hidden layer only, and labels, where there are some,
-to the second. So the machine is a restricted one with the first hidden layer and the labels on one side, and the visible
-units and the second hidden layer on the other. It is kept as that: Gibbs sampling, energy and update are those of rbm.py.
+Visible units and the second hidden layer are connected to the first hidden layer only, and labels, where there are
+some, to the second. So the machine is a restricted one with the first hidden layer and the labels on one side, and the
+visible units and the second hidden layer on the other. It is kept as that: Gibbs sampling, energy and update are those
+of rbm.py.
 """
 
 from dataclasses import dataclass
@@ -114,10 +115,10 @@ def joint_update_(
     targets: tuple[float, float] = (0.2, 0.1),
     cost: float = 0.0,
 ) -> None:
-    """One update of all layers: mean field for the data, chains for the model; `labels` is one-hot (nets, cases, labels).
+    """One update of all layers: mean field for the data, chains for the model; `labels` are one-hot.
 
-    The sparsity pull takes `cost` times what a unit's running mean activity exceeds its target off its activities in the
-    data's statistics.
+    The sparsity pull takes `cost` times what a unit's running mean activity exceeds its target off its activities in
+    the data's statistics.
     """
     hidden = dbm.sizes[1]
     first, second = mean_field(dbm, visible, labels, sweeps)

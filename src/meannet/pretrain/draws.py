@@ -1,4 +1,4 @@
-"""Random states of units without a stream: each is a function of seed, stage, update, place in the update and position."""
+"""Random states of units without a stream: a function of seed, stage, update, place in the update and position."""
 
 import ctypes
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Draws:
 
     def one_of(self, totals: Tensor) -> Tensor:
         """One unit of each case on, with the softmax of these total inputs; (nets, cases, units)."""
-        nets, cases, units = totals.shape
+        cases, units = totals.shape[1:]
         draws = uniform16(self.seeds, 0, self._place(), self.update, range(cases), 8)[..., :1]
         ends = totals.softmax(-1).cumsum(-1)[..., :-1] * LEVELS - (LEVELS // 2 + 0.5)
         chosen = (draws >= ends).sum(-1)  # how many of the units before the last end below the draw
@@ -64,7 +64,7 @@ class Draws:
 
     def around(self, means: Tensor) -> Tensor:
         """Normal with these means and variance 1."""
-        nets, cases, units = means.shape
+        cases, units = means.shape[1:]
         return means + normals(self.seeds, 0, self._place(), self.update, range(cases), units).to(means.dtype)
 
     def _place(self) -> int:

@@ -1,7 +1,7 @@
 """Restricted Boltzmann machines (A.2, B.1), many at once: parameters have a leading axis of nets, as in nn/dense.py.
 
-Visible units are Bernoulli, or Gaussian of variance 1. The last ones may be labels, one of which is on. States and means
-are (nets, cases, units); inputs that all nets share may have 1 in place of nets.
+Visible units are Bernoulli, or Gaussian of variance 1. The last ones may be labels, one of which is on. States and
+means are (nets, cases, units); inputs that all nets share may have 1 in place of nets.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,7 @@ class RBM:
     labels: int = 0
     up: float = 1.0
     down: float = 1.0
+    chains: Tensor | None = None  # (nets, particles, visible), where persistent ones are kept
     rounded: Tensor | None = None  # weights in the precision of products, where that is not their own
 
     @property
@@ -50,7 +51,8 @@ class RBM:
         """Every tensor that training changes, by name; the tensors themselves, not copies."""
         names = ("weights", "visible_biases", "hidden_biases")
         velocities = ("weight_velocities", "visible_velocities", "hidden_velocities")
-        return {name: getattr(self, name) for name in (*names, *velocities)}
+        found = {name: getattr(self, name) for name in (*names, *velocities)}
+        return found if self.chains is None else found | {"chains": self.chains}
 
 
 def initial_rbm(
@@ -148,7 +150,7 @@ def free_energy(rbm: RBM, visible: Tensor) -> Tensor:
 
 
 def pseudo_log_likelihood(rbm: RBM, visible: Tensor, flipped: Tensor) -> Tensor:
-    """An estimate for each case, (nets, cases), of the sum over units of the log probability of the unit given the rest.
+    """An estimate for each case, (nets, cases), of the sum over units of the log probability of a unit given the rest.
 
     `flipped`, (cases,) int64, is the one unit that is looked at in each case; its log probability stands for all. Over
     units drawn uniformly the estimate is right on average. Bernoulli units only.
