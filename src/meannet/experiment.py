@@ -201,6 +201,10 @@ def _pretrain_one(
     if experiment.pretrain is None:
         return None
     name = net_name(experiment, hidden, dataset)
+    # Written before the first update: a run that is stopped while it pretrains must go on with the same path.
+    products = str(fast.products(where, options.path)).removeprefix("torch.")
+    command = folder.began_with("command", options.command)
+    folder.write("environment.json", device.environment(where, f"{products} products", options.path, command))
     saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
     stack = pretraining.prepare(experiment, hidden, dataset, where)
     for done in pretraining.run(

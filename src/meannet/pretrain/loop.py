@@ -64,9 +64,12 @@ class Updates:
             if self.seeds.device.type == "cuda":
                 self._replay(size, rates.steps)
             else:
-                draws = Draws(self.seeds, self.stage, first + start // self.batch)
-                self.update(self.order[:, start : start + size], draws, self.step, self.momentum, rates.steps)
+                self._eager(start, size, first + start // self.batch, rates.steps)
         return True
+
+    def _eager(self, start: int, size: int, number: int, steps: int) -> None:
+        chosen, draws = self.order[:, start : start + size], Draws(self.seeds, self.stage, number)
+        self.update(chosen, draws, self.step, self.momentum, steps)
 
     def _replay(self, size: int, steps: int) -> None:
         if (size, steps) not in self.graphs:
