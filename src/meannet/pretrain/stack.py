@@ -253,7 +253,7 @@ def _divergence(stack: Stack, layer: RBM, inputs: Tensor, targets: Tensor | None
     chosen, number = stack.settings, len(stack.layers) - 1
 
     def update(cases: Tensor, draws: Draws, step: Tensor, momentum: Tensor, steps: int) -> None:
-        visible = features(stack, _states(stack, inputs[cases], draws, 0), number)
+        visible = features(stack, _states(stack, taken(inputs, cases), draws, 0), number)
         if number:
             visible = _states(stack, visible, draws, number)
         if layer.labels:
@@ -278,7 +278,7 @@ def _joint(stack: Stack, dbm: DBM, inputs: Tensor, targets: Tensor | None) -> lo
     chosen = stack.settings.joint
 
     def update(cases: Tensor, draws: Draws, step: Tensor, momentum: Tensor, steps: int) -> None:
-        visible = _states(stack, inputs[cases], draws, 0)
+        visible = _states(stack, taken(inputs, cases), draws, 0)
         labels = None
         if dbm.folded.labels:
             assert targets is not None
@@ -366,7 +366,7 @@ class _Top:
         return len(self.inputs)
 
     def __getitem__(self, chosen: Tensor) -> Tensor:
-        return top_means(self.stack, self.inputs[chosen])
+        return top_means(self.stack, taken(self.inputs, chosen))
 
 
 def top_means(stack: Stack, inputs: Tensor) -> Tensor:
@@ -411,6 +411,11 @@ def _mean_features(stack: Stack, inputs: Tensor, layers: int) -> Tensor:
     for part in inputs.split(chunk(stack)):
         total = total + features(stack, part[None], layers).sum(1).expand(len(stack.seeds), -1).double()
     return total / len(inputs)
+
+
+def taken(inputs: Tensor, cases: Tensor) -> Tensor:
+    """The inputs of cases (nets, cases), as (nets, cases, inputs)."""
+    return inputs.index_select(0, cases.reshape(-1)).view(*cases.shape, -1)
 
 
 def chunk(stack: Stack) -> int:
