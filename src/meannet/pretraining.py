@@ -66,9 +66,7 @@ def run(
         return
     if checkpoint.exists(file):
         say(f"{name}: pretraining goes on from epoch {stack.epoch} of stage {stack.stage + 1} of {len(stack.stages)}")
-    inputs, targets = dataset.train.inputs, dataset.train.targets
-    assert isinstance(inputs, torch.Tensor)
-    inputs, targets = inputs.to(stack.device), targets.to(stack.device)
+    inputs, targets = dataset.train.inputs.to(stack.device), dataset.train.targets.to(stack.device)
 
     def save(**more: torch.Tensor) -> None:
         facts = {

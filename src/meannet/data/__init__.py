@@ -18,8 +18,6 @@ from meannet import config
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from meannet.nn.own import OwnInputs
-
 NAMES = ("digits", "mnist")
 
 
@@ -31,7 +29,7 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor | OwnInputs"  # (cases, inputs) float32 in [0, 1]; of pretrained nets perhaps their own
+    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
     targets: "Tensor"  # (cases,) int64
 
 

@@ -71,7 +71,7 @@ def arrange(
     Weights that are whole numbers stand for so many copies of a case, each presented with masks of its own; others
     multiply the loss of their case and, with `normalise`, are brought to a mean of one.
     """
-    keys = _keys(x, targets)
+    keys = case_keys(x, targets)
     if weights is None:
         return np.argsort(keys, kind="stable"), None
     order = np.lexsort((weights, keys))
@@ -118,7 +118,7 @@ def chunks(x: Matrix, most: int | None = None) -> Iterator[Matrix]:
     return (x[start : start + size] for start in range(0, x.shape[0], size))
 
 
-def _keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
+def case_keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
     """A 64-bit hash of each case's inputs and targets; a zero adds nothing, so that sparse and dense agree."""
     keys = np.zeros(x.shape[0], np.uint64)
     for salt, matrix in enumerate((x, targets.reshape(len(keys), -1))):
