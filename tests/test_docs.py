@@ -154,3 +154,10 @@ def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
     mean, sampled = runpy.run_path(str(path))["main"](epochs=12)
     torch.set_rng_state(before)
     assert max(mean, sampled) < 300 and f"mean network {mean}" in capsys.readouterr().out
+
+
+def test_the_example_of_few_labels_is_better_with_pretraining(tmp_path, capsys):
+    example = runpy.run_path(str(PROJECT / "examples" / "few_labels.py"))
+    (row,) = example["main"](labels=[40], seeds=1, epochs=20, out=tmp_path / "curve.svg")
+    assert row["errors"]["pretrained"][0] < row["errors"]["from scratch"][0] < 500
+    assert "40 labels, errors of 1,000" in capsys.readouterr().out and "<svg" in (tmp_path / "curve.svg").read_text()

@@ -1,5 +1,6 @@
 """The loop that contrastive divergence and joint training share: epochs of updates, on a GPU from a CUDA graph."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Updates:
         """Compile and capture without leaving a trace in what training changes."""
         changed = [*self.changed, self.position, self.number]
         before = [tensor.clone() for tensor in changed]
+        gc.collect()  # a graph that is thrown away while another is captured spoils it
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with _tf32():
