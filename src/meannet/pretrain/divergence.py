@@ -65,21 +65,19 @@ def step_(
     `unconnected` names a corner of the weights that stays zero: the first so many hidden and the last so many visible
     units have none between them.
     """
+    of_data, of_model = step / data[1].shape[1], -step / model[1].shape[1]
+    visible = torch.cat((data[0].expand(len(rbm.weights), -1, -1), model[0]), 1)
+    hidden = torch.cat((data[1] * of_data, model[1] * of_model), 1)
     velocity = rbm.weight_velocities.mul_(momentum).addcmul_(rbm.weights, step * decay, value=-1)
-    rbm.visible_velocities.mul_(momentum)
-    rbm.hidden_velocities.mul_(momentum)
-    for sign, (visible, hidden) in ((1.0, data), (-1.0, model)):
-        share = step * (sign / hidden.shape[1])
-        scaled, visible = hidden * share, visible.expand(len(velocity), -1, -1)
-        if rbm.rounded is None:
-            velocity.baddbmm_(scaled.mT, visible)
-        else:
-            velocity.add_(torch.bmm(scaled.to(rbm.rounded.dtype).mT, visible.to(rbm.rounded.dtype)))
-        rbm.hidden_velocities.add_(scaled.sum(1))
-        rbm.visible_velocities.add_(visible.sum(1) * share)
-    hidden, visible = unconnected
-    if hidden:
-        velocity[:, :hidden, velocity.shape[2] - visible :].zero_()
+    if rbm.rounded is None:
+        velocity.baddbmm_(hidden.mT, visible)
+    else:
+        velocity.add_(torch.bmm(hidden.to(rbm.rounded.dtype).mT, visible.to(rbm.rounded.dtype)))
+    rbm.hidden_velocities.mul_(momentum).add_(hidden.sum(1))
+    rbm.visible_velocities.mul_(momentum).add_(data[0].sum(1) * of_data + model[0].sum(1) * of_model)
+    none, others = unconnected
+    if others:
+        velocity[:, :none, velocity.shape[2] - others :].zero_()
     rbm.weights.add_(velocity)
     rbm.visible_biases.add_(rbm.visible_velocities)
     rbm.hidden_biases.add_(rbm.hidden_velocities)
