@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from meannet import fast
 from meannet.config import Joint, Pretrain
@@ -13,6 +14,7 @@ from meannet.data import Cases, Dataset
 from meannet.nn import dense
 from meannet.nn.own import OwnInputs
 from meannet.pretrain import dbm, rbm, stack, unrolled
+from meannet.pretrain import draws as draws_module
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.loop import Rates, Updates
 from meannet.train import Plain
@@ -87,6 +89,35 @@ def test_updates_that_count_for_themselves_as_in_a_graph_are_the_eager_ones(sett
     monkeypatch.setattr(Updates, "_eager", lambda self, start, size, number, steps: self._launch(size, steps))
     found, _ = trained(settings)
     assert all(tensor.equal(expected.state()[name]) for name, tensor in found.state().items())
+
+
+class NothingFromTheHost(TorchDispatchMode):
+    """Refuses what cannot be captured: a look at a value, numbers of the host, sizes that depend on data."""
+
+    REFUSED = ("_local_scalar_dense", "lift_fresh", "nonzero", "masked_select", "is_nonzero", "equal")
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function.overloadpacket.__name__ not in self.REFUSED, function
+        return function(*args, **(kwargs or {}))
+
+
+@EVERY
+def test_an_update_looks_at_no_value_and_takes_none_from_the_host(settings, monkeypatch):
+    monkeypatch.setattr(draws_module, "library", lambda: None)
+    looked = []
+
+    def launch(self, start, size, number, steps):
+        with NothingFromTheHost():
+            self._launch(size, steps)
+        looked.append(self.stage)
+
+    monkeypatch.setattr(Updates, "_eager", launch)
+    made, _ = trained(settings)
+    assert set(looked) == {one.number for one in made.stages if one.kind != "softmax"}
+    with pytest.raises(AssertionError), NothingFromTheHost():
+        torch.ones(1).item()
+    with pytest.raises(AssertionError), NothingFromTheHost():
+        torch.tensor(3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

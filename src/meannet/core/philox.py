@@ -47,10 +47,15 @@ def words(
     full = (seeds.shape[0], rows.shape[0], blocks)
     block = torch.arange(blocks, device=device).expand(full)
     row = rows[:, None].expand(full)
-    place = torch.as_tensor(purpose << 24 | layer, device=device).expand(full)
-    when = torch.as_tensor(update, device=device).expand(full)
+    place = _word(purpose << 24 | layer, device).expand(full)
+    when = _word(update, device).expand(full)
     key = (seeds & WORD)[:, None, None], (seeds >> 32)[:, None, None]
     return philox((block, row, place, when), key)
+
+
+def _word(value: int | Tensor, device: torch.device) -> Tensor:
+    """A number as a tensor that is made on the device: copying it there could not be captured in a CUDA graph."""
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=torch.int64, device=device)
 
 
 def uniform16(

@@ -33,7 +33,8 @@ class Draws:
         if probabilities.device.type == "cuda" and _triton() and isinstance(self.update, Tensor):
             from meannet.fast.kernels import turn_on
 
-            states, blocks = torch.empty_like(probabilities), -(-units // 8)
+            probabilities, blocks = probabilities.contiguous(), -(-units // 8)
+            states = torch.empty_like(probabilities)
             grid = (-(-cases * blocks // 256), nets)
             turn_on[grid](probabilities, states, self.seeds, self.update, place, cases, units, blocks, BLOCK=256)
             return states
@@ -60,7 +61,7 @@ class Draws:
         draws = uniform16(self.seeds, 0, self._place(), self.update, range(cases), 8)[..., :1]
         ends = totals.softmax(-1).cumsum(-1)[..., :-1] * LEVELS - (LEVELS // 2 + 0.5)
         chosen = (draws >= ends).sum(-1)  # how many of the units before the last end below the draw
-        return torch.nn.functional.one_hot(chosen, units).to(totals.dtype)
+        return one_hot(chosen, units, totals.dtype)
 
     def around(self, means: Tensor) -> Tensor:
         """Normal with these means and variance 1."""
@@ -71,6 +72,11 @@ class Draws:
         """The counter's word for purpose, stage and place."""
         self.taken += 1
         return GIBBS << 24 | self.stage << 16 | self.taken - 1
+
+
+def one_hot(numbers: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """1 at each number, else 0, along a new last axis; torch's own looks at the numbers, which a graph cannot."""
+    return (numbers.unsqueeze(-1) == torch.arange(count, device=numbers.device)).to(dtype)
 
 
 @cache

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from meannet.config import Optim, Pretrain
@@ -22,7 +21,7 @@ from meannet.pretrain import dbm as boltzmann
 from meannet.pretrain import loop, rbm
 from meannet.pretrain.dbm import DBM
 from meannet.pretrain.divergence import contrastive_divergence_
-from meannet.pretrain.draws import Draws
+from meannet.pretrain.draws import Draws, one_hot
 from meannet.pretrain.loop import Rates, Updates
 from meannet.pretrain.rbm import RBM
 from meannet.train import Plain
@@ -258,7 +257,7 @@ def _divergence(stack: Stack, layer: RBM, inputs: Tensor, targets: Tensor | None
             visible = _states(stack, visible, draws, number)
         if layer.labels:
             assert targets is not None
-            visible = torch.cat((visible, F.one_hot(targets[cases], layer.labels).to(visible.dtype)), -1)
+            visible = torch.cat((visible, one_hot(targets[cases], layer.labels, visible.dtype)), -1)
         contrastive_divergence_(
             layer,
             visible,
@@ -282,7 +281,7 @@ def _joint(stack: Stack, dbm: DBM, inputs: Tensor, targets: Tensor | None) -> lo
         labels = None
         if dbm.folded.labels:
             assert targets is not None
-            labels = F.one_hot(targets[cases], dbm.folded.labels).to(visible.dtype)
+            labels = one_hot(targets[cases], dbm.folded.labels, visible.dtype)
         boltzmann.joint_update_(
             dbm,
             visible,
@@ -389,7 +388,7 @@ def _look(stack: Stack, stage: Stage, epoch: int, inputs: Tensor, targets: Tenso
         visible = features(stack, looked_at, stage.number)
         if machine.labels:
             assert targets is not None
-            labels = F.one_hot(targets[:LOOKED_AT], machine.labels).to(visible.dtype)
+            labels = one_hot(targets[:LOOKED_AT], machine.labels, visible.dtype)
             visible = torch.cat((visible, labels.expand(len(visible), -1, -1)), -1)
         error = rbm.reconstruction_error(machine, visible)
     finite = error.isfinite() & machine.weights.isfinite().all(2).all(1)
