@@ -33,13 +33,9 @@ def test_states_are_draws_below_probabilities_and_the_compiled_version_draws_the
 
 def test_the_kernel_of_the_gpu_draws_the_same():
     pytest.importorskip("triton", reason="Triton is not installed")
-    from meannet.fast.kernels import turn_on
-
     where = "cuda" if torch.cuda.is_available() else "cpu"
-    p = probabilities().to(where)
-    states, place = torch.full_like(p, -1), GIBBS << 24 | 2 << 16 | 1
-    update = torch.tensor([9], device=where)
-    turn_on[(-(-5 * 9 // 256), 3)](p, states, SEEDS.to(where), update, place, 5, 70, 9, BLOCK=256)
+    p, update = probabilities().to(where), torch.tensor([9], device=where)
+    states = module.launched(p, SEEDS.to(where), update, GIBBS << 24 | 2 << 16 | 1)
     assert states.cpu().equal(by_hand(p.cpu(), 2, 9, 1))
 
 

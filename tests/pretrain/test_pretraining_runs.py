@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from toys import outcome, small
 
@@ -103,3 +104,13 @@ def test_the_command_line_shows_sets_and_runs_pretraining(tmp_path, monkeypatch,
     assert "two layers for a deep Boltzmann machine" in capsys.readouterr().err
     assert main(["show", "mnist.a2_dbn", "--set", "pretrain.lr=-1"]) == 2
     assert "pretrain.lr must be" in capsys.readouterr().err
+
+
+def test_predict_takes_a_finetuned_belief_net_and_refuses_a_boltzmann_machine_in_one_line(tmp_path, capsys):
+    np.save(tmp_path / "cases.npy", np.random.default_rng(0).random((3, 64)))
+    for recipe in ("mnist.a2_dbn", "mnist.a2_dbm"):
+        experiments.run(toy(recipe), tmp_path / recipe)
+    assert main(["predict", str(tmp_path / "mnist.a2_dbn"), str(tmp_path / "cases.npy")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+    assert main(["predict", str(tmp_path / "mnist.a2_dbm"), str(tmp_path / "cases.npy")]) == 2
+    assert "activities of their own deep Boltzmann machines" in capsys.readouterr().err

@@ -31,13 +31,7 @@ class Draws:
         place = self._place()
         nets, cases, units = probabilities.shape
         if probabilities.device.type == "cuda" and _triton() and isinstance(self.update, Tensor):
-            from meannet.fast.kernels import turn_on
-
-            probabilities, blocks = probabilities.contiguous(), -(-units // 8)
-            states = torch.empty_like(probabilities)
-            grid = (-(-cases * blocks // 256), nets)
-            turn_on[grid](probabilities, states, self.seeds, self.update, place, cases, units, blocks, BLOCK=256)
-            return states
+            return launched(probabilities.contiguous(), self.seeds, self.update, place)
         kernel = library() if probabilities.device.type == "cpu" else None
         if kernel is not None and probabilities.dtype == torch.float32:
             probabilities, states = probabilities.contiguous(), torch.empty(probabilities.shape)
@@ -72,6 +66,17 @@ class Draws:
         """The counter's word for purpose, stage and place."""
         self.taken += 1
         return GIBBS << 24 | self.stage << 16 | self.taken - 1
+
+
+def launched(probabilities: Tensor, seeds: Tensor, update: Tensor, place: int) -> Tensor:
+    """States from the kernel of the GPU."""
+    from meannet.fast.kernels import turn_on
+
+    nets, cases, units = probabilities.shape
+    states, blocks = torch.empty_like(probabilities), -(-units // 8)
+    grid = (-(-cases * blocks // 256), nets)
+    turn_on[grid](probabilities, states, seeds, update, place, cases, units, blocks, BLOCK=256)
+    return states
 
 
 def one_hot(numbers: Tensor, count: int, dtype: torch.dtype) -> Tensor:
