@@ -13,7 +13,8 @@ from meannet import checkpoint, fast
 from meannet.config import Experiment, settings, to_json
 from meannet.data import Dataset
 from meannet.outcome import net_name
-from meannet.pretrain.stack import Done, Stack, new_stack, pretrain, samples
+from meannet.pretrain.stack import Done, Stack, new_stack, samples
+from meannet.pretrain.stages import pretrain
 from meannet.runlog import RunFolder
 
 NOT_DECIDING = ("record_every", "samples")

@@ -13,7 +13,7 @@ from meannet.core import philox
 from meannet.data import Cases, Dataset
 from meannet.nn import dense
 from meannet.nn.own import OwnInputs
-from meannet.pretrain import dbm, rbm, stack, unrolled
+from meannet.pretrain import dbm, rbm, stack, stages, unrolled
 from meannet.pretrain import draws as draws_module
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.loop import Rates, Updates
@@ -37,7 +37,7 @@ def cases(count=50):
 
 def trained(settings, seeds=(0, 5), **more):
     made = stack.new_stack(settings, SIZES, 3, seeds)
-    return made, list(stack.pretrain(made, *cases(), **more))
+    return made, list(stages.pretrain(made, *cases(), **more))
 
 
 def stopping_after(updates):
@@ -65,7 +65,7 @@ def test_stopping_anywhere_and_going_on_gives_the_same_bits(settings, updates):
     again = stack.new_stack(settings, SIZES, 3, (0, 5))
     if state:
         again.restore(state, halfway.stage, halfway.epoch)
-    after = list(stack.pretrain(again, *cases()))
+    after = list(stages.pretrain(again, *cases()))
     assert [(d.stage.number, d.epoch, d.values) for d in before + after] == [
         (d.stage.number, d.epoch, d.values) for d in every
     ]
@@ -126,7 +126,7 @@ def test_graphs_on_a_gpu_train_as_the_cpu_does(settings):
     expected, _ = trained(settings)
     inputs, targets = cases()
     made = stack.new_stack(settings, SIZES, 3, (0, 5), "cuda")
-    done = list(stack.pretrain(made, inputs.cuda(), targets.cuda()))
+    done = list(stages.pretrain(made, inputs.cuda(), targets.cuda()))
     assert made.finished and len(done) == sum(one.epochs for one in made.stages)
     for name, tensor in expected.state().items():
         if "chains" not in name:  # a state on the edge may fall to either side
@@ -135,15 +135,17 @@ def test_graphs_on_a_gpu_train_as_the_cpu_does(settings):
 
 def test_rates_follow_the_schedules():
     one = stack.new_stack(DBM, SIZES, 3, [0]).stages
-    growing = [stack._layer_rates(replace(DBM, steps_every=(0, 2), lr=(0.1, 0.6)), one[1], epoch) for epoch in range(5)]
+    growing = [
+        stages._layer_rates(replace(DBM, steps_every=(0, 2), lr=(0.1, 0.6)), one[1], epoch) for epoch in range(5)
+    ]
     assert [rate.steps for rate in growing] == [1, 1, 2, 2, 3]
     assert [rate.step for rate in growing] == pytest.approx([0.6, 0.6, 0.3, 0.3, 0.2])
-    sudden = [stack._layer_rates(DBN, one[0], epoch).momentum for epoch in (0, 4, 5, 6)]
+    sudden = [stages._layer_rates(DBN, one[0], epoch).momentum for epoch in (0, 4, 5, 6)]
     assert sudden == [0.5, 0.5, 0.9, 0.9]
     b1 = replace(DBN, rule="a1", momentum_epochs=20, sudden=False, lr=(0.001,))
-    assert stack._layer_rates(b1, one[0], 10) == Rates(pytest.approx(0.001 * 0.3), pytest.approx(0.7), 1)
+    assert stages._layer_rates(b1, one[0], 10) == Rates(pytest.approx(0.001 * 0.3), pytest.approx(0.7), 1)
     joint = replace(DBM, joint=Joint(lr=0.001, lr_decay=0.5, lr_least=0.0003))
-    assert [stack._joint_rates(joint, one[2], epoch).step for epoch in range(3)] == pytest.approx(
+    assert [stages._joint_rates(joint, one[2], epoch).step for epoch in range(3)] == pytest.approx(
         [0.001, 0.0005, 0.0003]
     )
 
@@ -243,7 +245,7 @@ def test_nets_that_see_their_own_inputs_train_as_each_would_alone(path):
 
 
 def test_a_machine_that_diverges_is_named_with_the_setting_to_lower():
-    with pytest.raises(stack.Diverged, match=r"layer 1 of 2, 12-7, epoch \d, seed \d: .* lower pretrain.lr"):
+    with pytest.raises(stages.Diverged, match=r"layer 1 of 2, 12-7, epoch \d, seed \d: .* lower pretrain.lr"):
         trained(replace(GAUSSIAN, lr=(1e6,), epochs=(50,)))
 
 

@@ -7,7 +7,8 @@ import torch
 from meannet import fast
 from meannet.bench.work import Work
 from meannet.config import Pretrain
-from meannet.pretrain.stack import new_stack, pretrain
+from meannet.pretrain.stack import new_stack
+from meannet.pretrain.stages import pretrain
 
 threads = torch.get_num_threads
 
