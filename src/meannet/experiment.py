@@ -202,7 +202,7 @@ def _pretrain_one(
         return None
     name = net_name(experiment, hidden, dataset)
     # Written before the first update: a run that is stopped while it pretrains must go on with the same path.
-    products = str(fast.products(where, options.path)).removeprefix("torch.")
+    products = "tf32" if where.type == "cuda" else str(fast.products(where, options.path)).removeprefix("torch.")
     command = folder.began_with("command", options.command)
     folder.write("environment.json", device.environment(where, f"{products} products", options.path, command))
     saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
