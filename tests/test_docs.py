@@ -201,3 +201,10 @@ def test_the_example_of_text_counts_learns_topics_and_names_a_missing_file(tmp_p
             archive.addfile(entry, io.BytesIO(text.encode()))
     assert main(epochs=20)[0] == 0.0
     assert "of 30 stories wrong" in capsys.readouterr().out
+
+
+def test_the_example_of_few_labels_is_better_with_pretraining(tmp_path, capsys):
+    example = runpy.run_path(str(PROJECT / "examples" / "few_labels.py"))
+    (row,) = example["main"](labels=[40], seeds=1, epochs=20, out=tmp_path / "curve.svg")
+    assert row["errors"]["pretrained"][0] < row["errors"]["from scratch"][0] < 500
+    assert "40 labels, errors of 1,000" in capsys.readouterr().out and "<svg" in (tmp_path / "curve.svg").read_text()

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from meannet import device, screen
-from meannet.bench import beside, comparison, growth, work
+from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "tables", "choose")
+KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain")
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -27,9 +27,13 @@ def bench_and_tell(options: argparse.Namespace) -> int:
     where = device.choose(options.device)
     console = screen.console(stderr=options.json)
     tell = {
-        "scaling": tell_scaling, "neighbour": tell_neighbour, "overhead": tell_overhead, "tables": tell_tables,
+        "scaling": tell_scaling,
+        "neighbour": tell_neighbour,
+        "overhead": tell_overhead,
+        "tables": tell_tables,
         "choose": tell_choice,
-    }  # fmt: skip
+        "pretrain": tell_pretraining,
+    }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
         print(json.dumps(document, indent=1))
@@ -167,6 +171,28 @@ def _tell_standings(console: Console, document: dict[str, Any], names: list[str]
     console.print(table)
     critical = standing.critical_difference(len(names), len(document["sets"]))
     console.print(f"ranks that differ by less than {critical:.2f} could do so by chance")
+
+
+def tell_pretraining(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    document = pretraining.compare(where, console.print)
+    table = screen.table("who", numbers=("updates/s", "epochs/s", "ratio", "threads", "repeats"))
+    first = document["rows"][0]["updates_per_s"] if document["rows"] else 1.0
+    for row in document["rows"]:
+        table.add_row(
+            row["who"]
+            + (f", {row['nets']} nets" if row["nets"] > 1 else "")
+            + (f" ({row['note']})" if row["note"] else ""),
+            f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
+            f"{row['epochs_per_s']:.3f}",
+            f"{first / row['updates_per_s']:.2f}",
+            str(row["threads"]),
+            str(row["repeats"]),
+        )
+    console.print(table)
+    console.print(
+        "medians ± interquartile range; an epoch is 60,000 cases; the ratio says how much faster the first is"
+    )
+    return document
 
 
 def data_name() -> str:

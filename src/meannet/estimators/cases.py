@@ -79,7 +79,7 @@ def arrange(
     Weights that are whole numbers stand for so many copies of a case, each presented with masks of its own; others
     multiply the loss of their case and, with `normalise`, are brought to a mean of one.
     """
-    keys = _keys(x, targets)
+    keys = case_keys(x, targets)
     if weights is None:
         return np.argsort(keys, kind="stable"), None
     order = np.lexsort((weights, keys))
@@ -131,7 +131,7 @@ def _drawn_in(z: np.ndarray, reach: float) -> np.ndarray:
     return z / np.sqrt(1 + (z / reach) ** 2)
 
 
-def _keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
+def case_keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
     """A 64-bit hash of each case's inputs and targets; a zero adds nothing, so that sparse and dense agree."""
     keys = np.zeros(x.shape[0], np.uint64)
     for salt, matrix in enumerate((x, targets.reshape(len(keys), -1))):

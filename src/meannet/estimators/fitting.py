@@ -12,7 +12,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,  # pyrefly: ignore[missing-module-attribute], its stubs are old
@@ -29,6 +31,7 @@ from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
+from meannet.pretrain.unrolled import install_
 from meannet.train import Epoch, Fault, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
@@ -143,12 +146,18 @@ class DropoutNet(Parameters):
         optim = self._optim(len(rows), x.shape[1], partial)
         device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
         if not goes_on:
+            self.pretrain_ = self._pretrained(x, rows)
             self._scaling = Scaling.none(x.shape[1])
-            if self.standardize:
+            if self.pretrain_ is not None:
+                self._scaling = self.pretrain_._scaling
+            elif self.standardize:
                 self._scaling = replace(Scaling.of(x, rows, weights), reach=REACH)
             self._look_at_targets(targets, rows, weights)
             self.n_iter_, self.history_ = 0, []
             fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
+            if self.pretrain_ is not None:
+                install_(fleet, self.pretrain_._stack, scale_up=True)
+                fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
         else:
             fleet = pick(self._fleet, range(len(self._fleet.seeds)), device)
         inputs = (cases.SparseRows if sparse.issparse(x) else cases.dense_inputs)(x, rows, self._scaling, device)
@@ -179,6 +188,15 @@ class DropoutNet(Parameters):
         self._answer_for(faults, len(fleet.seeds), optim.lr)
         self._fleet = pick(fleet, good)
         return self._finish()
+
+    def _pretrained(self, x: Matrix, rows: np.ndarray) -> Any:
+        """The stack to start from, fitted to the cases unless it is frozen; None where there is none."""
+        if self.pretrain is None:
+            return None
+        if isinstance(self.pretrain, FrozenEstimator):
+            check_is_fitted(self.pretrain.estimator)
+            return self.pretrain.estimator
+        return clone(self.pretrain).fit(x[rows])
 
     def _follow(
         self, epochs: Iterator[Epoch], fleet: Fleet, total: int, x: Matrix, targets: np.ndarray, held: np.ndarray | None

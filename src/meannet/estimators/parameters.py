@@ -41,6 +41,7 @@ class Parameters(BaseEstimator):
         limit=15.0,
         standardize=True,
         n_nets=1,
+        pretrain=None,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=50,
@@ -61,6 +62,7 @@ class Parameters(BaseEstimator):
         self.limit = limit
         self.standardize = standardize
         self.n_nets = n_nets
+        self.pretrain = pretrain
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -88,7 +90,7 @@ class Parameters(BaseEstimator):
     ) -> Fleet:
         sizes = (inputs, *self._hidden(), outputs)
         rates = [self.dropout_visible, *[self.dropout_hidden] * len(self._hidden())]
-        gain = 2.0 if self.units == "rectified" else 1.0
+        gain = 2.0 if self._units() == "rectified" else 1.0
         last = len(rates) - 1
         # Activities keep their size from layer to layer, counting the units that are kept (He et al. 2015).
         sd = [
@@ -99,11 +101,11 @@ class Parameters(BaseEstimator):
             sizes,
             net_seeds(self._seed, self.n_nets),
             [torch.full((self.n_nets, 1), float(rate), dtype=torch.float64) for rate in rates],
-            units=self.units,
+            units=self._units(),
             output=output,
             groups=groups,
             sd=sd,
-            bias_sd=BIAS_SD if self.units == "rectified" else 0.0,
+            bias_sd=BIAS_SD if self._units() == "rectified" else 0.0,
             device=device,
         )
 
@@ -126,10 +128,19 @@ class Parameters(BaseEstimator):
             momentum_start=start,
             momentum_end=end,
             momentum_epochs=epochs // 4,
-            limit=self.limit,
+            limit=self.limit if self.pretrain is None else math.inf,  # A.2: so as not to lose what was pretrained
         )
 
+    def _units(self) -> str:
+        return self.units if self.pretrain is None else "logistic"
+
     def _hidden(self) -> tuple[int, ...]:
+        if self.pretrain is not None:
+            from meannet.estimators.pretrained import belief_net
+
+            found = belief_net(self.pretrain)
+            assert found is not None
+            return found._hidden()
         sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
         return tuple(int(size) for size in sizes)
 
@@ -151,10 +162,14 @@ class Parameters(BaseEstimator):
 
     def _device(self, products: int) -> torch.device:
         """Where so many products are best done: "auto" leaves to the CPU what is over before a GPU has started."""
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
-        pays = self.device == "cuda" or (self.device == "auto" and products > PAYS and torch.cuda.is_available())
-        return torch.device("cuda" if pays else "cpu")
+        return on_device(self.device, products)
+
+
+def on_device(device: str, products: int) -> torch.device:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
+    pays = device == "cuda" or (device == "auto" and products > PAYS and torch.cuda.is_available())
+    return torch.device("cuda" if pays else "cpu")
 
 
 def seed_of(random_state: Any) -> int:
@@ -223,6 +238,14 @@ def _limit(value: Any) -> bool:
     return _number(0, math.inf)[0](value) or (isinstance(value, float) and value == math.inf)
 
 
+def _stack(value: Any) -> bool:
+    if value is None:
+        return True
+    from meannet.estimators.pretrained import belief_net
+
+    return belief_net(value) is not None
+
+
 _RATE = _number(0, 1, closed=True)
 _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "hidden": (_layers, "an int or a tuple of ints, the sizes of the hidden layers, each 1 or more"),
@@ -237,6 +260,7 @@ _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "limit": (_limit, "a float above 0, or inf for no bound"),
     "standardize": _either(True, False),
     "n_nets": _whole(1),
+    "pretrain": (_stack, "None, a DBN, BernoulliRBM or GaussianRBM, or a FrozenEstimator of one of them"),
     "early_stopping": _either(True, False),
     "validation_fraction": _number(0, 1),
     "n_iter_no_change": _whole(1),

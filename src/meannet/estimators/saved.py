@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from torch import Tensor
 
 from meannet import __version__, checkpoint
+from meannet.estimators import pretrained
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import shape
 from meannet.estimators.targets import Labels
 from meannet.nn.dense import Fleet
 
 FORMAT = 1
+STACKS = ("BernoulliRBM", "GaussianRBM", "DBN")  # that a classifier may start from
 SCALINGS = ("_scaling", "_targets")
 PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_asked", "_flat", "_columns")
 
@@ -123,6 +127,9 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 def _to_json(value: Any) -> Any:
     """Tuples and dictionaries, whose keys may be any labels, in a form that JSON has."""
+    if isinstance(value, BaseEstimator):  # what the nets were pretrained by, without what it learned, which they have
+        inner = value.estimator if isinstance(value, FrozenEstimator) else value
+        return {"estimator": [type(inner).__name__, _to_json(inner.get_params())]}
     if isinstance(value, tuple):
         return {"tuple": [_to_json(v) for v in value]}
     if isinstance(value, Mapping):
@@ -137,6 +144,8 @@ def _from_json(value: Any) -> Any:
         return [_from_json(v) for v in value]
     if isinstance(value, dict):
         ((form, held),) = value.items()
+        if form == "estimator":
+            return getattr(pretrained, STACKS[STACKS.index(held[0])])(**_from_json(held[1]))
         return tuple(map(_from_json, held)) if form == "tuple" else {k: _from_json(v) for k, v in held}
     return value
 

@@ -45,6 +45,10 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
+    pretrain : DBN, BernoulliRBM, GaussianRBM or None
+        What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
+        `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
+        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
         mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
@@ -89,6 +93,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         limit=15.0,
         standardize=True,
         n_nets=1,
+        pretrain=None,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=50,
@@ -111,6 +116,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
             limit=limit,
             standardize=standardize,
             n_nets=n_nets,
+            pretrain=pretrain,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
@@ -244,6 +250,10 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
+    pretrain : DBN, BernoulliRBM, GaussianRBM or None
+        What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
+        `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
+        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
         mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.

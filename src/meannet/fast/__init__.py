@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
@@ -28,7 +29,7 @@ def engine(
     """
     check_path(path)
     reason = why_not_fast(fleet)
-    if fleet.device.type == "cuda" and (weights is not None or not isinstance(inputs, Tensor)):
+    if fleet.device.type == "cuda" and (weights is not None or not isinstance(inputs, Tensor | OwnInputs)):
         reason = "on a GPU cases with weights and sparse inputs are for the plain path"
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
@@ -40,8 +41,18 @@ def engine(
         return Skipping(fleet, inputs, targets, batch, limit, weights)
     from meannet.fast.cuda import Captured
 
-    assert isinstance(inputs, Tensor)
+    assert isinstance(inputs, Tensor | OwnInputs)
     return Captured(fleet, inputs, targets, batch, limit, precision)
+
+
+def products(device: torch.device, path: str = "auto") -> torch.dtype:
+    """The precision of products in pretraining: bfloat16 on a CPU that has instructions for it, else float32.
+
+    On a GPU float32 products of captured updates are taken as TF32.
+    """
+    check_path(path)
+    rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if rough else torch.float32
 
 
 def check_path(path: str) -> None:

@@ -14,6 +14,7 @@ from meannet.core.dropout import thresholds
 from meannet.core.metrics import OUTPUTS
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs
 from meannet.train import Rows, Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
@@ -59,7 +60,7 @@ def library() -> ctypes.CDLL | None:
         found = ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
     except OSError:
         return None
-    return found if hasattr(found, "meannet_layout") and found.meannet_layout() == LAYOUT else None
+    return found if hasattr(found, "meannet_turn_on") and found.meannet_layout() == LAYOUT else None
 
 
 @cache
@@ -179,7 +180,7 @@ class Skipping:
     def _calls(self, starts: range) -> Iterator[range]:
         """The first cases of mini-batches, as many as one call to the kernel takes."""
         most = UPDATES_A_CALL
-        if not isinstance(self.inputs, Tensor):
+        if not isinstance(self.inputs, Tensor | OwnInputs):
             floats = len(self.fleet.seeds) * self.batch * self.fleet.sizes[0]
             most = min(most, max(1, FLOATS_A_CALL // floats))
         return (starts[at : at + most] for at in range(0, len(starts), most))
@@ -188,6 +189,9 @@ class Skipping:
         """Inputs that hold the chosen cases (nets, cases), and the rows where they are."""
         if isinstance(self.inputs, Tensor):
             return self.inputs, chosen
+        if isinstance(self.inputs, OwnInputs):
+            versions = self.inputs.versions.contiguous()
+            return versions.flatten(0, 1), chosen + self.inputs.which[:, None] * len(self.inputs)
         made = self.inputs[chosen].contiguous()  # (nets, cases, inputs)
         return made, torch.arange(chosen.numel()).view(chosen.shape)
 

@@ -518,6 +518,21 @@ struct Update {
 
 }  // namespace
 
+// The units of a Boltzmann machine that are on, row by row: where a unit's draw is below its probability (pretrain/).
+void turn_on(const float* probabilities, float* states, uint64_t seed, uint32_t place, uint32_t update, int64_t rows,
+             int64_t units) {
+  int16_t draws[BLOCK];
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t first = 0; first < units; first += BLOCK) {
+      draw(seed, static_cast<uint32_t>(first / 8), static_cast<uint32_t>(row), place, update, draws);
+      const float* p = probabilities + row * units + first;
+      float* state = states + row * units + first;
+      const int count = static_cast<int>(std::min<int64_t>(BLOCK, units - first));
+      for (int i = 0; i < count; i++) state[i] = draws[i] < p[i] * 65536.0f - 32768.5f ? 1.0f : 0.0f;
+    }
+  }
+}
+
 void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads) {
   // Whole nets side by side where that fills the threads evenly, else the parts of one net after another.
   const bool side_by_side = shape.nets >= 4 * threads || (shape.nets > 1 && shape.nets % threads == 0);
