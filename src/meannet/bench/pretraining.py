@@ -51,7 +51,7 @@ def compare(
         with taking_part(plans, Path(temporary)) as everyone:
             rows = [Row(who, number) for who in everyone for number in range(len(who.rows))]
             in_turns(rows, repeats, say)
-    left_out = [{"who": row.name, "why": row.failed} for row in rows if row.failed]
+    left_out = [{"who": f"{row.who.who} {row.settings.path}", "why": row.failed} for row in rows if row.failed]
     for one in left_out:
         say(f"left out: {one['who']}: {one['why']}")
     return {
