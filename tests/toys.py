@@ -37,7 +37,7 @@ def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
     hidden = tuple((8 - k,) * len(sizes) for k, sizes in enumerate(full.net.hidden))
     toy = replace(
         full,
-        data=replace(full.data, name="digits"),
+        data=replace(full.data, name="digits", selection=None),
         net=replace(full.net, hidden=hidden, initial_sd=0.3),
         optim=replace(full.optim.compressed(epochs), batch=100),
         seeds=(0, 1),

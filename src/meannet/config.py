@@ -11,6 +11,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+PERCENT = "% test errors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which documents, classes and words make a data set of text (C): all that the paper leaves open."""
+
+    words: int = 2000  # the commonest that are no stop words
+    commonest: Literal["occurrences", "documents"] = "occurrences"  # what is counted to find them
+    words_of: Literal["all", "train"] = "all"  # the documents in which it is counted
+    fewest: int = 5  # documents of a class; classes with fewer are dropped
+    largest: float = 0.2  # share of the documents that are in one class; a class with more is dropped
+    alone: Literal["before", "after"] = "before"  # a document is in one class before, or after, classes are dropped
+    split: Literal["equal", "published"] = "equal"  # a random half each, or the parts that came with the data
+    seed: int = 2012  # of the split, and of the held-out documents
+    held_out: float = 0.2  # share of the training documents, where choices are made
+
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
@@ -18,6 +35,7 @@ class Data:
 
     name: str
     held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
+    selection: Selection | None = None  # for text alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +97,17 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A figure of the paper that an arm is held against."""
+    """A figure of the paper that an arm is held against: a count of errors, or "% test errors"."""
 
     arm: str
     value: float
     unit: str = "test errors"
+
+    def counted(self, n_test: int) -> "Claim":
+        """A percentage as so many errors of `n_test`, since results are counts."""
+        if self.unit != PERCENT:
+            return self
+        return replace(self, value=round(self.value / 100 * n_test, 1), unit=self.unit.removeprefix("% "))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +160,8 @@ class Experiment:
     def digest(self) -> str:
         """A hash of every setting that decides the numbers, and of nothing else."""
         parts = to_json({name: getattr(self, name) for name in ("data", "net", "dropout", "optim", "arms", "seeds")})
+        if self.data.selection is None:  # as it was before there was text
+            del parts["data"]["selection"]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def quick(self) -> "Experiment":
@@ -164,12 +190,23 @@ def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting by its path, in order: `net.hidden`, `arms.dropout.lr`, ..."""
     found: dict[str, Any] = {}
     for group in ("data", "net", "dropout", "optim"):
-        part = getattr(experiment, group)
-        found |= {f"{group}.{f.name}": getattr(part, f.name) for f in fields(part)}
+        found |= _by_path(group, getattr(experiment, group))
     for arm in experiment.arms:
         found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name != "name"}
     rest = ("seeds", "record_every", "samples")
     return found | {name: getattr(experiment, name) for name in rest}
+
+
+def _by_path(path: str, part: Any) -> dict[str, Any]:
+    """The values of a group and of the groups in it; a group that is not there has none."""
+    found: dict[str, Any] = {}
+    for name in (f.name for f in fields(part)):
+        value = getattr(part, name)
+        if dataclasses.is_dataclass(value):
+            found |= _by_path(f"{path}.{name}", value)
+        elif value is not None:
+            found[f"{path}.{name}"] = value
+    return found
 
 
 def text_of(value: Any) -> str:
@@ -224,6 +261,8 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
                 f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
             )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
+    if value is None and name == "selection":
+        raise ValueError(f"{whole} is for data sets of text; {part.name} is none")
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
     return replace(part, **{name: _parse(hints[name], text, whole)})
@@ -316,7 +355,12 @@ def _check(e: Experiment) -> None:
         if not good:
             raise ValueError(f"{path} must be {allowed}, not {text_of(value)}")
 
-    optim = e.optim
+    optim, text = e.optim, e.data.selection
+    if text is not None:
+        for name, value, least in (("words", text.words, 1), ("fewest", text.fewest, 1), ("seed", text.seed, 0)):
+            need(least <= value < 2**31, f"data.selection.{name}", value, f"from {least} to {2**31 - 1}")
+        need(0 < text.largest <= 1, "data.selection.largest", text.largest, "a share above 0 and at most 1")
+        need(0 < text.held_out < 1, "data.selection.held_out", text.held_out, "a share above 0 and below 1")
     need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
     for sizes in e.net.hidden:
         good = bool(sizes) and all(1 <= n <= 1_000_000 for n in sizes)

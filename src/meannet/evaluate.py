@@ -9,6 +9,7 @@ from meannet.core import metrics
 from meannet.core.philox import SAMPLE
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
+from meannet.train import Rows
 
 CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
 
@@ -20,12 +21,12 @@ def chunks(fleet: Fleet, cases: int) -> Iterator[range]:
 
 
 @torch.no_grad()
-def mean_network_figures(fleet: Fleet, inputs: Tensor, targets: Tensor) -> tuple[list[int], list[float]]:
+def mean_network_figures(fleet: Fleet, inputs: Rows, targets: Tensor) -> tuple[list[int], list[float]]:
     """Errors and mean log probability of the right answer, per net, of the mean network."""
     wrong = torch.zeros(len(fleet.seeds), dtype=torch.int64, device=fleet.device)
     log_probability = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        outputs = dense.mean_network(fleet, inputs[None, part.start : part.stop])
+        outputs = dense.mean_network(fleet, _block(inputs, part, fleet.device))
         right = targets[part.start : part.stop]
         wrong += metrics.errors(outputs, right)
         log_probability -= metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
@@ -34,12 +35,12 @@ def mean_network_figures(fleet: Fleet, inputs: Tensor, targets: Tensor) -> tuple
 
 @torch.no_grad()
 def sampled_errors(
-    fleet: Fleet, inputs: Tensor, targets: Tensor, counts: list[int]
+    fleet: Fleet, inputs: Rows, targets: Tensor, counts: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        x, right = inputs[None, part.start : part.stop], targets[part.start : part.stop]
+        x, right = _block(inputs, part, fleet.device), targets[part.start : part.stop]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
             keep = dense.masks(fleet, sample, part, SAMPLE)
@@ -60,3 +61,8 @@ def sample_counts(samples: int) -> list[int]:
         raise ValueError(f"the number of sampled networks must be 1 or more, not {samples}")
     steps = [round(base * 10**power) for power in range(7) for base in (1, 1.5, 2, 3, 5, 7)]
     return sorted({step for step in steps if step < samples} | {samples})
+
+
+def _block(inputs: Rows, part: range, device: torch.device) -> Tensor:
+    """The inputs of these cases, dense, (1, cases, inputs)."""
+    return inputs[torch.arange(part.start, part.stop, device=device)[None]]

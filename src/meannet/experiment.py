@@ -144,11 +144,12 @@ def _run(
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
+        claims = to_json([claim.counted(len(dataset.test.inputs)) for claim in experiment.claims])
         result = {
             "recipe": experiment.recipe,
             "paper": experiment.paper,
-            "claim": to_json(experiment.claims[0]) if experiment.claims else None,
-            "claims": to_json(experiment.claims),
+            "claim": claims[0] if claims else None,
+            "claims": claims,
             "arms": arms,
             "comparisons": outcome.compare(arms),
             "data": {
@@ -159,6 +160,7 @@ def _run(
                 "image": dataset.image,
                 "classes": dataset.classes,
                 "digest": dataset.digest,
+                **dataset.facts,
             },
             "epochs": experiment.optim.epochs,
             "device": device.describe(where),

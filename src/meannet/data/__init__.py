@@ -7,18 +7,21 @@ for, and offers `load`, `check`, `status` and the `FILES` that can be fetched.
 import hashlib
 import importlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meannet import config
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAMES = ("digits", "mnist")
+    from meannet.data.sparse import Sparse
+    from meannet.data.texts import Counts
+
+NAMES = ("digits", "mnist", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
 
 
 class DataError(RuntimeError):
@@ -29,7 +32,7 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
+    inputs: "Tensor | Sparse"  # (cases, inputs) float32; pixels in [0, 1]
     targets: "Tensor"  # (cases,) int64
 
 
@@ -43,6 +46,7 @@ class Dataset:
     classes: tuple[str, ...]
     image: tuple[int, int] | None  # rows and columns, where a case is a picture
     digest: str
+    facts: dict[str, Any] = field(default_factory=dict)  # how it was made, as JSON for the run's result
 
 
 class Checked(NamedTuple):
@@ -74,7 +78,12 @@ def folder() -> Path:
 
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
-    return module(data.name).load(held_out=data.held_out, say=say)
+    known = module(data.name)
+    if data.selection is None:
+        return known.load(held_out=data.held_out, say=say)
+    if not hasattr(known, "SELECTION"):
+        raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
+    return known.load(held_out=data.held_out, say=say, selection=data.selection)
 
 
 def check(name: str) -> list[Checked]:
@@ -91,13 +100,22 @@ def module(name: str) -> ModuleType:
     """The module of a data set."""
     if name not in NAMES:
         raise ValueError(f"no data set {name!r}; {config.nearest(name, NAMES)}")
-    return importlib.import_module(f"meannet.data.{name}")
+    return importlib.import_module(f"meannet.data.{name.replace('-', '_')}")
 
 
 def digest(train: Cases, test: Cases) -> str:
     """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
     state = hashlib.sha256()
-    for array in (train.inputs, train.targets, test.inputs, test.targets):
-        state.update(f"{array.dtype}{tuple(array.shape)}".encode())
-        state.update(array.contiguous().view(-1).numpy().data)
+    for part in (train.inputs, train.targets, test.inputs, test.targets):
+        state.update(b"" if hasattr(part, "dtype") else f"sparse{part.shape}".encode())
+        for array in (part,) if hasattr(part, "dtype") else part.tensors():
+            state.update(f"{array.dtype}{tuple(array.shape)}".encode())
+            state.update(array.contiguous().view(-1).numpy().data)
     return state.hexdigest()
+
+
+def counts(texts: Iterable[str], n_words: int = 2000, **options: Any) -> "Counts":
+    """log(1 + C) of the commonest words that are no stop words, as in C, for texts of one's own; see texts.counts."""
+    from meannet.data.texts import counts
+
+    return counts(texts, n_words, **options)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import hashlib
 import io
 import os
 import secrets
@@ -19,7 +20,7 @@ from concurrent.futures import Future
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from meannet import data
 from meannet.data import DataError, idx
@@ -35,12 +36,24 @@ class Unavailable(Exception):
     """A source does not give what it was asked for; the message says why."""
 
 
+class Remote(NamedTuple):
+    """A file that is kept as it comes."""
+
+    name: str
+    urls: tuple[str, ...]
+    limit: int  # bytes at most
+    sha256: str = ""  # where it is known
+
+
 def fetch(name: str, *, force: bool = False, say: Callable[[str], None]) -> None:
     """Get the files of a data set that are not there yet, or all of them by force; says a line for each source tried.
 
     A file that is there and damaged is an error, and replaced by force only.
     """
     known = data.module(name)
+    if hasattr(known, "fetch"):
+        known.fetch(force=force, say=say)
+        return
     if not known.FILES:
         say(f"{name} needs no fetching: {known.SOURCE}")
         return
@@ -48,15 +61,67 @@ def fetch(name: str, *, force: bool = False, say: Callable[[str], None]) -> None
     if not _wanted(known, where, force):
         say(f"{name} is in {where}, complete and verified")
         return
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make the folder {where} ({error.strerror}); MEANNET_DATA names another") from None
+    _make(where)
     with _alone(where, say):
         wanted = _wanted(known, where, force)  # another process may have fetched while this one waited
         if wanted:
             say(f"fetching {name} into {where}")
             _fetch(known, wanted, where, say)
+
+
+def fetch_remote(
+    name: str,
+    where: Path,
+    files: Sequence[Remote],
+    verify: Callable[[Path, str], str],
+    say: Callable[[str], None],
+) -> None:
+    """Get files that are too large to hold in memory; `verify` is asked about each before it gets its name."""
+    if not files:
+        say(f"{name} is in {where}, complete")
+        return
+    _make(where)
+    with _alone(where, say):
+        say(f"fetching {name} into {where}")
+        for file in files:
+            if not any(_fetched(url, file, where, verify, say) for url in file.urls):
+                raise DataError(f"no source of {name} answered with a good {file.name}; put it into {where}")
+
+
+def _fetched(url: str, file: Remote, where: Path, verify: Callable[[Path, str], str], say: Callable) -> bool:
+    """Whether the file could be had from there."""
+    # The suffix stays, by which a reader knows what it reads.
+    temporary = where / f".{secrets.token_hex(4)}.part.{file.name}"
+    state = hashlib.sha256()
+    try:
+        with temporary.open("xb") as stream:
+            for piece in pieces(url, file.limit):
+                stream.write(piece)
+                state.update(piece)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if file.sha256 and state.hexdigest() != file.sha256:
+            raise Unavailable("its checksum is wrong")
+        good = verify(temporary, file.name)
+        temporary.replace(where / file.name)
+        _sync(where)
+    except (Unavailable, DataError) as error:
+        say(f"{url}: {str(error).removeprefix(f'{temporary}: ')}")
+        return False
+    except OSError as error:
+        raise DataError(f"cannot write {where / file.name} ({error.strerror})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    checksum = "" if file.sha256 else f", sha256 {state.hexdigest()}"
+    say(f"{url}: {good}{checksum}")
+    return True
+
+
+def _make(where: Path) -> None:
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the folder {where} ({error.strerror}); MEANNET_DATA names another") from None
 
 
 def _wanted(known: ModuleType, where: Path, force: bool) -> list[idx.File]:
@@ -165,16 +230,22 @@ def _verify(content: bytes, file: idx.File, *, zipped: bool) -> None:
 
 def download(url: str, limit: int) -> bytes:
     """What `url` answers with, at most `limit` bytes."""
-    body = bytearray()
+    return b"".join(pieces(url, limit))
+
+
+def pieces(url: str, limit: int) -> Iterator[bytes]:
+    """The same as it comes."""
+    got = 0
     try:
         with _open(url) as response:
             begun = time.monotonic()
             while piece := response.read1(idx.CHUNK):
-                body += piece
-                if len(body) > limit:
+                got += len(piece)
+                if got > limit:
                     raise Unavailable("sends more than it should")
-                if len(body) < SLOWEST * (time.monotonic() - begun - ANSWER):
+                if got < SLOWEST * (time.monotonic() - begun - ANSWER):
                     raise Unavailable("too slow")
+                yield piece
     except urllib.error.HTTPError as error:
         error.close()
         raise Unavailable(str(error)) from None
@@ -182,7 +253,6 @@ def download(url: str, limit: int) -> bytes:
         reason = getattr(error, "reason", error)
         said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise Unavailable(f"no answer within {ANSWER:g} s" if isinstance(reason, TimeoutError) else said) from None
-    return bytes(body)
 
 
 def _open(url: str) -> HTTPResponse:
@@ -221,8 +291,12 @@ def store(path: Path, content: bytes) -> None:
         raise DataError(f"cannot write {path} ({error.strerror}); it needs {len(content)} bytes") from None
     finally:
         temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(where: Path) -> None:
     with contextlib.suppress(OSError):  # not every system can sync a folder
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(where, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
@@ -250,7 +324,7 @@ def _alone(where: Path, say: Callable[[str], None]) -> Iterator[None]:
         except OSError:
             yield
             return
-        for left in where.glob(".*-ubyte.gz.*.part"):
+        for left in (*where.glob(".*-ubyte.gz.*.part"), *where.glob(".????????.part.*")):
             left.unlink(missing_ok=True)
         yield
     finally:

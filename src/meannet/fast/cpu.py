@@ -13,12 +13,13 @@ from meannet.core import philox
 from meannet.core.dropout import thresholds
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
-from meannet.train import Tally
+from meannet.train import Rows, Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
 BLOCK = 64  # units of a panel, and of a block of thresholds
 LAYOUT = 1  # of the structures below, as in update.h
 UPDATES_A_CALL = 32  # so that a request to stop is heard soon
+FLOATS_A_CALL = 1 << 24  # of inputs that are made as they are asked for
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 
@@ -83,7 +84,7 @@ class Skipping:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor,
+        inputs: Rows,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
@@ -93,7 +94,8 @@ class Skipping:
         kernel = library()
         assert kernel is not None
         self.kernel, self.fleet = kernel, fleet
-        self.inputs, self.targets = inputs.contiguous(), targets.contiguous()
+        self.inputs = inputs.contiguous() if isinstance(inputs, Tensor) else inputs
+        self.targets = targets.contiguous()
         self.batch = min(batch, len(inputs))
         self.limit = list(limit)
         self.set = kernel.meannet_best_set() if instruction_set is None else instruction_set
@@ -126,15 +128,16 @@ class Skipping:
         structures = (_Net * nets)(*(self._net(net, step[net], momentum, held) for net in range(nets)))
         shape = _Shape(nets, len(fleet.weights), self.batch, fleet.units == "logistic", ctypes.addressof(self.sizes))
         first = epoch * -(-cases // self.batch)
-        for starts in _chunks(range(0, cases, self.batch)):
+        for starts in self._calls(range(0, cases, self.batch)):
             if stop():
                 return None
+            inputs, targets, rows = self._gathered(order[:, starts[0] : starts[-1] + self.batch])
             batches = (_Batch * (nets * len(starts)))(
                 *(
                     _Batch(
-                        self.inputs.data_ptr(),
-                        self.targets.data_ptr(),
-                        order.data_ptr() + 8 * (net * cases + start),
+                        inputs.data_ptr(),
+                        targets.data_ptr(),
+                        rows.data_ptr() + 8 * (net * rows.stride(0) + start - starts[0]),
                         min(self.batch, cases - start),
                         first + start // self.batch,
                     )
@@ -151,6 +154,21 @@ class Skipping:
             panels.empty()
         tally.active, tally.moved = active > 0, moved > 0
         return tally
+
+    def _calls(self, starts: range) -> Iterator[range]:
+        """The first cases of mini-batches, as many as one call to the kernel takes."""
+        most = UPDATES_A_CALL
+        if not isinstance(self.inputs, Tensor):
+            floats = len(self.fleet.seeds) * self.batch * self.fleet.sizes[0]
+            most = min(most, max(1, FLOATS_A_CALL // floats))
+        return (starts[at : at + most] for at in range(0, len(starts), most))
+
+    def _gathered(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs and targets that hold the chosen cases (nets, cases), and the rows where they are."""
+        if isinstance(self.inputs, Tensor):
+            return self.inputs, self.targets, chosen
+        made = self.inputs[chosen].contiguous()  # (nets, cases, inputs)
+        return made, self.targets[chosen].contiguous(), torch.arange(chosen.numel()).view(chosen.shape)
 
     def _net(self, net: int, step: float, momentum: float, held: list[ctypes.Array]) -> _Net:
         def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
@@ -215,7 +233,3 @@ def _padded_thresholds(rate: Tensor, units: int) -> Tensor:
     whole = torch.zeros(len(rate), -(-units // BLOCK) * BLOCK, dtype=torch.float64)
     whole[:, :units] = rate
     return thresholds(whole)
-
-
-def _chunks(starts: range) -> Iterator[range]:
-    return (starts[at : at + UPDATES_A_CALL] for at in range(0, len(starts), UPDATES_A_CALL))

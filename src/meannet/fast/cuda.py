@@ -13,9 +13,10 @@ from meannet.core.dropout import thresholds
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
-from meannet.train import Tally
+from meannet.train import Rows, Tally
 
 MOST_IN_A_GRAPH = 200
+ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
 
 class Tile(NamedTuple):
@@ -48,7 +49,7 @@ class Captured:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor,
+        inputs: Rows,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
@@ -59,7 +60,7 @@ class Captured:
         self.dtype = PRECISIONS[precision]
         self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
-        self.inputs, self.targets = inputs.to(self.dtype).contiguous(), targets.contiguous()
+        self.inputs, self.targets = _resident(inputs, fleet, self.dtype), targets.contiguous()
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)
         self.first_case = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_update = torch.zeros(1, dtype=torch.int64, device=device)
@@ -267,6 +268,16 @@ def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
 def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
     """The numbers that `split_` was given, bit by bit."""
     weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
+
+
+def _resident(inputs: Rows, fleet: Fleet, dtype: torch.dtype) -> Tensor:
+    """All inputs, dense, in the precision of the products; sparse ones some rows at a time."""
+    if isinstance(inputs, Tensor):
+        return inputs.to(dtype).contiguous()
+    whole = torch.empty(len(inputs), fleet.sizes[0], dtype=dtype, device=fleet.device)
+    for rows in torch.arange(len(inputs), device=fleet.device).split(ROWS_AT_A_TIME):
+        whole[rows] = inputs[rows].to(dtype)
+    return whole
 
 
 def _thresholds(rate: Tensor, units: int) -> Tensor:

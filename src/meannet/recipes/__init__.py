@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import digits, mnist
+from meannet.recipes import digits, mnist, reuters
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -19,6 +19,13 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,
     "mnist.choose_bias": mnist.choose_bias,
+    "reuters.c_2000_1000": reuters.c_2000_1000,
+    "reuters.c_1000_1000": reuters.c_1000_1000,
+    "reuters.subset": reuters.subset,
+    "reuters.r21578": reuters.r21578,
+    "reuters.choose": reuters.choose,
+    "reuters.choose_r21578": reuters.choose_r21578,
+    "reuters.size": reuters.size,
 }
 
 
