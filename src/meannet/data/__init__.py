@@ -18,7 +18,6 @@ from meannet import config
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from meannet.data.sparse import Sparse
     from meannet.data.texts import Counts
 
 NAMES = ("digits", "mnist", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
@@ -32,7 +31,7 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor | Sparse"  # (cases, inputs) float32; pixels in [0, 1]
+    inputs: Any  # (cases, inputs) float32, pixels in [0, 1]: a Tensor, or sparse.Sparse where most are zero
     targets: "Tensor"  # (cases,) int64
 
 
@@ -105,10 +104,13 @@ def module(name: str) -> ModuleType:
 
 def digest(train: Cases, test: Cases) -> str:
     """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
+    from meannet.data.sparse import Sparse
+
     state = hashlib.sha256()
     for part in (train.inputs, train.targets, test.inputs, test.targets):
-        state.update(b"" if hasattr(part, "dtype") else f"sparse{part.shape}".encode())
-        for array in (part,) if hasattr(part, "dtype") else part.tensors():
+        if isinstance(part, Sparse):
+            state.update(f"sparse{part.shape}".encode())
+        for array in part.tensors() if isinstance(part, Sparse) else (part,):
             state.update(f"{array.dtype}{tuple(array.shape)}".encode())
             state.update(array.contiguous().view(-1).numpy().data)
     return state.hexdigest()

@@ -6,19 +6,17 @@ divide the documents, find the words, count them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from meannet.config import Selection
 from meannet.data import Cases, DataError, Dataset, digest
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 PAPER = {"classes": 50, "documents": 402_738}  # C
 
 Say = Callable[[str], None]
+Matrix = Any  # SciPy's compressed rows, counts of words (documents, words)
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def commonest(occurrences: np.ndarray, documents: np.ndarray, selection: Selecti
     return np.sort(np.argsort(-by, kind="stable")[: selection.words])
 
 
-def select_words(matrix: "csr_array", chosen: Chosen, selection: Selection) -> tuple["csr_array", np.ndarray]:
+def select_words(matrix: Matrix, chosen: Chosen, selection: Selection) -> tuple[Matrix, np.ndarray]:
     """Counts of the commonest words in the chosen documents, and which words, from counts of all words in all."""
     seen = matrix[counted(chosen, selection)]
     occurrences = np.asarray(seen.sum(axis=0)).ravel()
@@ -120,7 +118,7 @@ def select_words(matrix: "csr_array", chosen: Chosen, selection: Selection) -> t
     return matrix[chosen.documents][:, words], words
 
 
-def dataset(name: str, counts: "csr_array", chosen: Chosen, selection: Selection, say: Say) -> Dataset:
+def dataset(name: str, counts: Matrix, chosen: Chosen, selection: Selection, say: Say) -> Dataset:
     """Cases with inputs log(1 + C) from counts of the chosen documents; says what was chosen, beside the paper's."""
     import torch
 
@@ -155,5 +153,6 @@ def described(name: str, facts: dict[str, Any]) -> list[str]:
     if dropped:
         gone = ", ".join(f"{label} {count:,}" for label, count in dropped.items() if count)
         empty = ", ".join(label for label, count in dropped.items() if not count)
-        lines.append("dropped: " + "; ".join(part for part in (gone, f"without documents: {empty}" * bool(empty)) if part))
+        parts = gone, f"without documents: {empty}" if empty else ""
+        lines.append(f"dropped: {'; '.join(part for part in parts if part)}")
     return lines

@@ -9,17 +9,13 @@ import hashlib
 import io
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meannet.config import Selection
 from meannet.data import Checked, DataError, Dataset, Status, documents, folder
-from meannet.data.documents import Say
+from meannet.data.documents import Matrix, Say
 from meannet.data.reuters import SECOND_LEVEL
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 NAME = "rcv1-subset"
 FILES = ()
@@ -34,13 +30,13 @@ LICENCE = "terms of LYRL2004 and of Reuters' corpus: research only"
 def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Dataset:
     """The paper's selection from the distinct documents of the subset."""
     matrix, (document, label) = read()
-    names, total = tuple(SECOND_LEVEL), matrix.shape[0]
+    names, total = SECOND_LEVEL, matrix.shape[0]
     chosen = documents.choose(document, label, names, total, selection, held_out=held_out)
     counts, _ = documents.select_words(matrix, chosen, selection)
     return documents.dataset(NAME, counts, chosen, selection, say)
 
 
-def read() -> tuple["csr_array", tuple[np.ndarray, np.ndarray]]:
+def read() -> tuple[Matrix, tuple[np.ndarray, np.ndarray]]:
     """Counts of the distinct documents, and pairs of a document and a place in SECOND_LEVEL."""
     from scipy.sparse import csr_array
 
@@ -105,6 +101,7 @@ def _verify(found: dict[str, np.ndarray], path: Path) -> None:
     good = all(found[name].dtype == np.dtype(kind) for name, kind in ARRAYS.items())
     good = good and starts.shape == (rows + 1,) and starts[0] == 0 and starts[-1] == len(places) == len(found["counts"])
     good = good and bool((np.diff(starts) >= 0).all()) and places.min() >= 0 and places.max() < columns
-    good = good and found["labels"].shape == (rows, len(found["label_names"])) and len(found["first_occurrence"]) == rows
+    good = good and found["labels"].shape == (rows, len(found["label_names"]))
+    good = good and len(found["first_occurrence"]) == rows
     if not good or set(SECOND_LEVEL) - {str(name) for name in found["label_names"]}:
         raise DataError(f"{path}: its arrays do not fit together")

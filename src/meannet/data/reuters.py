@@ -12,25 +12,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from meannet.config import Selection
 from meannet.data import Checked, DataError, Dataset, Status, documents, folder
-from meannet.data.documents import Say
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from meannet.data.documents import Matrix, Say
 
 NAME = "reuters"
 FILES = ()
 SELECTION = Selection()
-SECOND_LEVEL = (
+_CODES = (
     "C11 C12 C13 C14 C15 C16 C17 C18 C21 C22 C23 C24 C31 C32 C33 C34 C41 C42 E11 E12 E13 E14 E21 E31 E41 E51 E61 E71 "
     "G15 GCRIM GDEF GDIP GDIS GENT GENV GFAS GHEA GJOB GMIL GOBIT GODD GPOL GPRO GREL GSCI GSPO GTOUR GVIO GVOTE GWEA "
     "GWELF M11 M12 M13 M14"
-).split()
+)
+SECOND_LEVEL = tuple(_CODES.split())
 HOME = "https://jmlr.csail.mit.edu/papers/volume5/lewis04a/"
 SOURCE = f"{HOME} (LYRL2004: token files and topic assignments)"
 LICENCE = "terms of LYRL2004 and of Reuters' corpus: research only"
@@ -71,9 +69,8 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
         fetch(force=False, say=say)
     numbers, labels = topics(_path(TOPICS))
     known, place = np.unique(numbers, return_inverse=True)
-    names = tuple(SECOND_LEVEL)
     second = labels >= 0  # a document without any such topic is known, and in no class
-    chosen = documents.choose(place[second], labels[second], names, len(known), selection, held_out=held_out)
+    chosen = documents.choose(place[second], labels[second], SECOND_LEVEL, len(known), selection, held_out=held_out)
     paths = [_path(file) for file in TOKENS]
     words, counts = count(paths, known, chosen, selection, say)
     chosen.facts["most_common"] = words[:10]
@@ -122,7 +119,7 @@ def tokens(path: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 def count(
     paths: Sequence[Path], known: np.ndarray, chosen: documents.Chosen, selection: Selection, say: Say
-) -> tuple[list[str], "csr_array"]:
+) -> tuple[list[str], Matrix]:
     """The commonest words, and how often each chosen document has them; `known` are all documents' numbers, sorted."""
     from scipy.sparse import csr_array
 
@@ -235,7 +232,7 @@ def _sha256(path: Path) -> str:
 def opened(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Numbered lines of a file, zipped or not; what cannot be read is a DataError."""
     try:
-        with (gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             yield _lines(path, stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: not a sound gzip file ({error})") from None

@@ -12,16 +12,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from meannet.config import Selection
 from meannet.data import Checked, DataError, Dataset, Status, documents, folder, texts
-from meannet.data.documents import Say
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from meannet.data.documents import Matrix, Say
 
 NAME = "reuters21578"
 FILES = ()
@@ -56,9 +53,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     pairs = [(k, place[topic]) for k, name in enumerate(listed) for topic in content.topics[name]]
     document, label = np.array(pairs, np.int64).T
     published = np.array([name.startswith("training/") for name in listed])
-    chosen = documents.choose(
-        document, label, names, len(listed), selection, held_out=held_out, published=published
-    )
+    chosen = documents.choose(document, label, names, len(listed), selection, held_out=held_out, published=published)
     words, matrix = _counted(content)
     counts, kept = documents.select_words(matrix, chosen, selection)
     totals = np.asarray(counts.sum(axis=0)).ravel()
@@ -66,7 +61,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     return documents.dataset(NAME, counts, chosen, selection, say)
 
 
-def _counted(content: Content) -> tuple[list[str], "csr_array"]:
+def _counted(content: Content) -> tuple[list[str], Matrix]:
     """Counts of every word that is no stop word in every document."""
     words, matrix = texts.count_words(map(texts.plain, content.texts.values()))
     stop = texts.stopped(content.stop_words)
@@ -81,7 +76,9 @@ def read(path: Path) -> Content:
     for name in sorted(members):
         state.update(f"{name} {len(members[name])}\n".encode() + members[name])
     if state.hexdigest() != SHA256:
-        raise DataError(f"{path}: not the Reuters-21578 known here; `meannet data fetch {NAME} --force` fetches it anew")
+        raise DataError(
+            f"{path}: not the Reuters-21578 known here; `meannet data fetch {NAME} --force` fetches it anew"
+        )
     topics = {}
     for line in members["cats.txt"].decode("ascii").splitlines():
         name, *listed = line.split()

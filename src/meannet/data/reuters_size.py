@@ -5,16 +5,12 @@ is, its length from the class's documents, and its words with their counts from 
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meannet.config import Selection
 from meannet.data import Checked, Dataset, Status, documents, rcv1_subset
-from meannet.data.documents import Chosen, Say
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from meannet.data.documents import Chosen, Matrix, Say
 
 NAME = "reuters-size"
 FILES = ()
@@ -28,7 +24,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     from scipy.sparse import csr_array
 
     matrix, (document, label) = rcv1_subset.read()
-    names, total = tuple(rcv1_subset.SECOND_LEVEL), matrix.shape[0]
+    names, total = rcv1_subset.SECOND_LEVEL, matrix.shape[0]
     real = documents.choose(document, label, names, total, selection, held_out=False)
     counts, _ = documents.select_words(matrix, real, selection)
     random = np.random.Generator(np.random.Philox(selection.seed))
@@ -52,7 +48,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     return documents.dataset(NAME, made, chosen, selection, say)
 
 
-def _drawn(real: "csr_array", count: int, random: np.random.Generator) -> tuple[np.ndarray, ...]:
+def _drawn(real: Matrix, count: int, random: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Words of each of `count` documents: how many, which, how often. A word that comes again is passed over."""
     lengths = np.diff(real.indptr)[random.integers(real.shape[0], size=count)]
     tries = 2 * lengths  # enough, but for a few long documents

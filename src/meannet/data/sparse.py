@@ -1,13 +1,10 @@
-"""Inputs that are mostly zeros, such as counts of words (C), kept without the zeros; rows are made dense as asked for."""
+"""Inputs that are mostly zeros, such as counts of words (C), kept without the zeros; rows made dense as asked for."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 class Sparse:
@@ -18,7 +15,7 @@ class Sparse:
         self.shape = (len(starts) - 1, width)
 
     @classmethod
-    def of(cls, matrix: "csr_array | Any") -> "Sparse":
+    def of(cls, matrix: Any) -> "Sparse":
         """From SciPy's compressed rows."""
         starts, columns, values = matrix.indptr.astype(np.int64), matrix.indices, matrix.data
         arrays = starts, columns.astype(np.int32), values.astype(np.float32)

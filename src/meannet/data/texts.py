@@ -7,12 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 WORD = re.compile(r"[^\W\d_]{2,}")  # runs of letters, of any alphabet
 LARGEST = 1 << 24  # bytes of a text file
@@ -22,7 +19,7 @@ LARGEST = 1 << 24  # bytes of a text file
 class Counts:
     """Documents as a net takes them, and the words that the columns stand for, commonest first."""
 
-    inputs: "csr_array"  # (documents, words) float32, log(1 + C)
+    inputs: Any  # SciPy's compressed rows (documents, words), float32: log(1 + C)
     words: tuple[str, ...]
 
 
@@ -53,7 +50,7 @@ def counts(
     return Counts(matrix, tuple(listed))
 
 
-def count_words(texts: Iterable[str], words: Sequence[str] | None = None) -> tuple[Sequence[str], "csr_array"]:
+def count_words(texts: Iterable[str], words: Sequence[str] | None = None) -> tuple[Sequence[str], Any]:
     """Every word, or those given, and how often each text has it; words found come in alphabetical order."""
     from scipy.sparse import csr_array
 

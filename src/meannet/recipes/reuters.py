@@ -108,9 +108,7 @@ def r21578() -> Experiment:
         recipe="reuters.r21578",
         paper="C, on other documents",
         about="Both nets of Fig. 7 on the documents of Reuters-21578 that have one topic, divided as published.",
-        data=Data(
-            name="reuters21578", selection=Selection(split="published", words_of="train", fewest=5, largest=1.0)
-        ),
+        data=Data(name="reuters21578", selection=Selection(split="published", words_of="train", fewest=5, largest=1.0)),
         sources=tuple(replace(s, section=other.get(s.path, s.section)) for s in part.sources),
     )
 
