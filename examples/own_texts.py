@@ -30,8 +30,9 @@ def main(path: str, text: str = "text", label: str = "label", n_words: int = 200
     right = net.score(new.inputs, judge_labels)
     print(f"{len(learn)} texts, {len(documents.words)} words, such as {', '.join(documents.words[:5])}")
     print(f"{100 * right:.1f} % of {len(judge)} held-out texts are labelled right")
-    for answer, sure, document in zip(net.predict(new.inputs[:5]), net.predict_proba(new.inputs[:5]).max(1), judge):
-        print(f"  {answer}, {100 * sure:.0f} % sure: {' '.join(document.split())[:60]}")
+    sure = net.predict_proba(new.inputs).max(1)
+    for k, answer in enumerate(net.predict(new.inputs[:5])):
+        print(f"  {answer}, {100 * sure[k]:.0f} % sure: {' '.join(judge[k].split())[:60]}")
     return right
 
 

@@ -73,7 +73,7 @@ def divided(
     found: np.ndarray, selection: Selection, published: np.ndarray | None, *, held_out: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places of the documents to learn from and of those to be judged on."""
-    order = _permutation(len(found), selection.seed)
+    order = permutation(len(found), selection.seed)
     if selection.split == "equal":
         train, test = order[: len(found) // 2], order[len(found) // 2 :]
     elif published is None:
@@ -88,7 +88,7 @@ def divided(
     return train, test
 
 
-def _permutation(count: int, seed: int) -> np.ndarray:
+def permutation(count: int, seed: int) -> np.ndarray:
     import torch
 
     from meannet.core import philox
