@@ -148,3 +148,36 @@ def test_reading_tokens_takes_memory_for_one_document(tmp_path):
 def test_the_token_files_hold_all_documents_of_the_corpus():
     assert sum(file.documents for file in reuters.TOKENS) == reuters.TOPICS.documents == 804_414
     assert len(set(reuters.SECOND_LEVEL)) == 55
+
+
+def test_missing_files_are_fetched_verified_and_named_whole(collection, tmp_path, mirror, monkeypatch):  # noqa: F811
+    before, where = load().digest, tmp_path / "data" / "reuters"
+    there = {path.name: path.read_bytes() for path in where.iterdir()}
+    mirror.files |= there
+    for name in ("TOKENS", "TOPICS"):
+        known = getattr(reuters, name)
+        changed = [
+            f._replace(urls=(f"{mirror.url}none", f"{mirror.url}{f.name}.gz"), content="") for f in _several(known)
+        ]
+        monkeypatch.setattr(reuters, name, tuple(changed) if name == "TOKENS" else changed[0])
+    part = where / "lyrl2004_tokens_test_pt3.dat.gz"
+    for path in (part, where / "rcv1-v2.topics.qrels.gz"):
+        path.unlink()
+    (where / ".12345678.part.rcv1-v2.topics.qrels.gz").write_bytes(b"left by a process that was killed")
+    assert load().digest == before
+    assert {path.name: path.read_bytes() for path in where.iterdir()} == there
+    assert mirror.asked == ["none", part.name, "none", "rcv1-v2.topics.qrels.gz"]
+    part.unlink()
+    mirror.files[part.name] = gzip.compress(b".I 5\n.W\nword\n")
+    said = []
+    with pytest.raises(DataError, match=f"answered with a good {part.name}; put it into {where}"):
+        reuters.fetch(force=False, say=said.append)
+    assert any(line.endswith(": 1 documents where 42 should be") for line in said) and not part.exists()
+    monkeypatch.setattr(reuters, "TOPICS", reuters.TOPICS._replace(content="0" * 64))
+    with pytest.raises(DataError, match="no source"):
+        fetch.fetch("reuters", force=True, say=said.append)
+    assert {path.name for path in where.iterdir()} == set(there) - {part.name}
+
+
+def _several(known):
+    return [known] if isinstance(known, reuters.File) else known

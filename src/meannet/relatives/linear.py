@@ -36,11 +36,11 @@ def baselines() -> dict[str, Baseline]:
     from sklearn.naive_bayes import MultinomialNB
     from sklearn.svm import LinearSVC
 
-    penalties = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+    values = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     return {
-        "logistic regression": Baseline(lambda c: LogisticRegression(C=c, max_iter=2000), "C", penalties),
-        "linear SVM": Baseline(lambda c: LinearSVC(C=c, max_iter=20_000, random_state=0), "C", penalties),
-        "naive Bayes": Baseline(lambda a: MultinomialNB(alpha=a), "alpha", (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), True),
+        "logistic regression": Baseline(lambda c: LogisticRegression(C=c, max_iter=2000), "C", values[2:]),
+        "linear SVM": Baseline(lambda c: LinearSVC(C=c, max_iter=20_000, random_state=0), "C", values[:-2]),
+        "naive Bayes": Baseline(lambda a: MultinomialNB(alpha=a), "alpha", values[1:], True),
     }
 
 
