@@ -108,7 +108,9 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_paper_map_names_every_recipe_and_only_recipes_that_exist():
-    named = set(re.findall(r"`((?:digits|mnist)(?:\.\w+)?)`", MAP)) | set(re.findall(r"<!-- kept ([\w.]+) -->", MAP))
+    named = set(re.findall(r"`((?:digits|mnist|reuters)(?:\.\w+)?)`", MAP)) | set(
+        re.findall(r"<!-- kept ([\w.]+) -->", MAP)
+    )
     assert named == set(recipes.RECIPES)
 
 
@@ -154,3 +156,25 @@ def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
     mean, sampled = runpy.run_path(str(path))["main"](epochs=12)
     torch.set_rng_state(before)
     assert max(mean, sampled) < 300 and f"mean network {mean}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["folder", "table"])
+def test_the_example_of_own_texts_is_short_and_learns(form, tmp_path, capsys):
+    path = PROJECT / "examples" / "own_texts.py"
+    assert len(path.read_text().splitlines()) < 60
+    words = {
+        "grain": "wheat corn harvest tonnes",
+        "earn": "profit share dividend quarter",
+        "ship": "port vessel strike",
+    }
+    rows = []
+    for label, own in words.items():
+        (tmp_path / label).mkdir()
+        for number in range(30):
+            said = f"{own.split()[number % 3]} rose, said {own.split()[number % 2]}; day {number} of the market report"
+            (tmp_path / label / f"{number}.txt").write_text(said)
+            rows.append(f'{label},"{said}"')
+    (tmp_path / "table.csv").write_text("label,text\n" + "\n".join(rows))
+    given = tmp_path if form == "folder" else tmp_path / "table.csv"
+    right = runpy.run_path(str(path))["main"](str(given), n_words=10, epochs=30)
+    assert right > 0.9 and "72 texts, 10 words" in capsys.readouterr().out

@@ -59,7 +59,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     result = json.loads((folder / "result.json").read_text())
     states = {path.name: path.read_bytes() for path in folder.glob("state*.safetensors") if "previous" not in path.name}
     timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
-    return {"metrics": timeless, "result": result | {"seconds": 0, "commit": ""}, "states": states}
+    return {"metrics": timeless, "result": result | {"seconds": 0, "peak_mib": 0, "commit": ""}, "states": states}
 
 
 @contextmanager

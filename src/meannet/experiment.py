@@ -167,6 +167,7 @@ def _run(
             "precision": engine.precision,
             "path": engine.name,
             "seconds": round(seconds(), 1),
+            "peak_mib": device.peak_memory(where),
             "commit": device.commit(),
             "versions": device.versions(),
         }

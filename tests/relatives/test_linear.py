@@ -27,7 +27,7 @@ def recipe(monkeypatch, collection):  # noqa: F811
 def test_baselines_are_chosen_on_held_out_documents_and_judged_on_the_test_documents(recipe, tmp_path):
     name, small, documents = recipe
     assert linear.main([name, "-o", str(tmp_path / "out")]) == 0
-    found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    found = json.loads((tmp_path / "out" / name / "baselines" / "linear.json").read_text())
     rows = {row["name"]: row for row in found["rows"]}
     assert set(rows) == {"logistic regression", "linear SVM", "naive Bayes"}
     judged = data.load(small.data, say=lambda line: None)

@@ -1,6 +1,6 @@
 """Linear classifiers and naive Bayes on the very documents of a recipe (C), to hold its nets against.
 
-`python -m meannet.relatives.linear reuters.subset -o results/baselines` writes `results/baselines/reuters.subset.json`.
+`python -m meannet.relatives.linear reuters.subset` writes `results/reuters.subset/baselines/linear.json`.
 The one setting of each is chosen on the recipe's held-out training documents; then it learns from all of them and is
 judged on the test documents, once.
 """
@@ -100,17 +100,16 @@ def _matrix(cases: Cases, counts: bool) -> csr_array:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m meannet.relatives.linear", description=__doc__)
     parser.add_argument("recipes", metavar="RECIPE", nargs="+", help="a recipe on documents, such as reuters.subset")
-    parser.add_argument("-o", "--out", metavar="DIR", default="results/baselines")
+    parser.add_argument("-o", "--out", metavar="DIR", default="results", help="results, where not given")
     options = parser.parse_args(arguments)
     for recipe in options.recipes:
         if recipes.get(recipe).data.selection is None:
             parser.error(f"{recipe} is not about documents; there is reuters.subset and reuters.r21578")
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
     for recipe in options.recipes:
-        found = compare(recipe, say=print)
-        write_atomically(out / f"{recipe}.json", (json.dumps(found, indent=1) + "\n").encode())
-        print(f"wrote {out / recipe}.json")
+        found, path = compare(recipe, say=print), Path(options.out) / recipe / "baselines" / "linear.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (json.dumps(found, indent=1) + "\n").encode())
+        print(f"wrote {path}")
     return 0
 
 
