@@ -176,5 +176,5 @@ def test_the_example_of_own_texts_is_short_and_learns(form, tmp_path, capsys):
             rows.append(f'{label},"{said}"')
     (tmp_path / "table.csv").write_text("label,text\n" + "\n".join(rows))
     given = tmp_path if form == "folder" else tmp_path / "table.csv"
-    right = runpy.run_path(str(path))["main"](str(given), n_words=10, epochs=30)
-    assert right > 0.9 and "72 texts, 10 words" in capsys.readouterr().out
+    right = runpy.run_path(str(path))["main"](str(given), n_words=16, epochs=30)
+    assert right > 0.9 and "72 texts, 14 words" in capsys.readouterr().out
