@@ -65,7 +65,7 @@ def status() -> Status:
 def fetch(*, force: bool, say: Say) -> None:
     checked = check()[0]
     if not checked.ok:
-        raise DataError(f"{NAME} {SOURCE}; put counts.npz into {where().parent} ({checked.message})")
+        raise DataError(f"{checked.path}: {checked.message}")
     say(f"{NAME} is in {where().parent}, complete and verified")
 
 
@@ -80,7 +80,7 @@ def _arrays() -> dict[str, np.ndarray]:
         with path.open("rb") as stream:
             content = stream.read(MOST)
     except FileNotFoundError:
-        raise DataError(f"{path}: missing; {NAME} {SOURCE}") from None
+        raise DataError(f"{path}: missing; {NAME} cannot be fetched, put counts.npz into {path.parent}") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if hashlib.sha256(content).hexdigest() != SHA256:
