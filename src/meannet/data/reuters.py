@@ -8,6 +8,7 @@ have documents; the paper speaks of 63 with 11 empty ones, which cannot both be 
 import gzip
 import hashlib
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,7 +81,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
 def topics(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of documents and the place of their topic in SECOND_LEVEL, or -1; from lines such as `E11 2286 1`."""
     places = {name.encode(): place for place, name in enumerate(SECOND_LEVEL)}
-    numbers, labels = [], []
+    numbers, labels = array("q"), array("q")
     with opened(path) as lines:
         for at, line in lines:
             parts = line.split()
@@ -90,7 +91,7 @@ def topics(path: Path) -> tuple[np.ndarray, np.ndarray]:
             labels.append(places.get(parts[0], -1))
     if not numbers:
         raise DataError(f"{path}: holds no topics")
-    return np.array(numbers, np.int64), np.array(labels, np.int64)
+    return np.array(numbers), np.array(labels)
 
 
 def tokens(path: Path) -> Iterator[tuple[int, list[bytes]]]:
@@ -135,22 +136,21 @@ def count(
         np.array([occurrences[word] for word in listed]), np.array([holding[word] for word in listed]), selection
     )
     column = {listed[place]: k for k, place in enumerate(kept)}
-    starts, columns, values = {}, [], []
+    seen, starts, columns, values = {}, [0], array("i"), array("i")
     for number, words in _followed(paths, "counting them", say):
         if number in row:
-            found = sorted((column[word], n) for word, n in Counter(words).items() if word in column)
-            if row[number] in starts:
+            if row[number] in seen:
                 raise DataError(f"document {number} is in the token files twice")
-            starts[row[number]] = len(columns), len(found)
-            columns.append(np.array([k for k, _ in found], np.int16 if len(column) < 1 << 15 else np.int32))
-            values.append(np.array([n for _, n in found], np.int32))
-    if len(starts) < len(row):
-        missing = next(number for number, place in row.items() if place not in starts)
+            seen[row[number]] = len(seen)
+            found = sorted((column[word], n) for word, n in Counter(words).items() if word in column)
+            columns.extend(k for k, _ in found)
+            values.extend(n for _, n in found)
+            starts.append(len(columns))
+    if len(seen) < len(row):
+        missing = next(number for number, place in row.items() if place not in seen)
         raise DataError(f"document {missing} has topics and is in no token file; one of them is not whole")
-    order = [starts[place][0] for place in range(len(row))]
-    indptr = np.concatenate(([0], np.cumsum([starts[place][1] for place in range(len(row))])))
-    merged = [np.concatenate([parts[k] for k in order]) for parts in (columns, values)]
-    matrix = csr_array((merged[1], merged[0].astype(np.int32), indptr), shape=(len(row), len(column)))
+    parts = np.frombuffer(values, np.int32), np.frombuffer(columns, np.int32), np.array(starts)
+    matrix = csr_array(parts, shape=(len(row), len(column)))[[seen[place] for place in range(len(row))]]
     common = sorted(column, key=lambda word: (-occurrences[word], word))
     return [word.decode(errors="replace") for word in common], matrix
 
