@@ -40,6 +40,7 @@ def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
         data=replace(full.data, name="digits", selection=None),
         net=replace(full.net, hidden=hidden, initial_sd=0.3),
         optim=replace(full.optim.compressed(epochs), batch=100),
+        pretrain=replace(full.pretrain.quick(), gibbs=2) if full.pretrain else None,
         seeds=(0, 1),
         record_every=1,
         samples=min(full.samples, 2),
@@ -57,7 +58,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     """All that a run left which must not depend on time or on interruptions."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
-    states = {path.name: path.read_bytes() for path in folder.glob("state*.safetensors") if "previous" not in path.name}
+    states = {path.name: path.read_bytes() for path in folder.glob("*.safetensors") if "previous" not in path.name}
     timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
     return {"metrics": timeless, "result": result | {"seconds": 0, "peak_mib": 0, "commit": ""}, "states": states}
 

@@ -9,6 +9,7 @@ from meannet.core import metrics
 from meannet.core.philox import SAMPLE
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
+from meannet.nn.own import block
 from meannet.train import Rows
 
 CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
@@ -26,7 +27,7 @@ def mean_network_figures(fleet: Fleet, inputs: Rows, targets: Tensor) -> tuple[l
     wrong = torch.zeros(len(fleet.seeds), dtype=torch.int64, device=fleet.device)
     log_probability = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        outputs = dense.mean_network(fleet, _block(inputs, part, fleet.device))
+        outputs = dense.mean_network(fleet, block(inputs, part))
         right = targets[part.start : part.stop]
         wrong += metrics.errors(outputs, right)
         log_probability -= metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
@@ -40,7 +41,7 @@ def sampled_errors(
     """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        x, right = _block(inputs, part, fleet.device), targets[part.start : part.stop]
+        x, right = block(inputs, part), targets[part.start : part.stop]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
             keep = dense.masks(fleet, sample, part, SAMPLE)
@@ -61,8 +62,3 @@ def sample_counts(samples: int) -> list[int]:
         raise ValueError(f"the number of sampled networks must be 1 or more, not {samples}")
     steps = [round(base * 10**power) for power in range(7) for base in (1, 1.5, 2, 3, 5, 7)]
     return sorted({step for step in steps if step < samples} | {samples})
-
-
-def _block(inputs: Rows, part: range, device: torch.device) -> Tensor:
-    """The inputs of these cases, dense, (1, cases, inputs)."""
-    return inputs[torch.arange(part.start, part.stop, device=device)[None]]

@@ -101,13 +101,23 @@ class _Graph:
             value = self.part(part, value)
         return value
 
+    def drawn_in(self, z: str, reach: float) -> str:
+        """z / sqrt(1 + (z / reach)²)"""
+        far, near, one = (
+            self.constant(np.array(number, np.float32)) for number in (plain.FARTHEST, -plain.FARTHEST, 1.0)
+        )
+        z = self.add("Clip", z, near, far)
+        share = self.add("Div", z, self.constant(np.array(reach, np.float32)))
+        return self.add("Div", z, self.add("Sqrt", self.add("Add", self.add("Mul", share, share), one)))
+
     def part(self, part: nn.Module, value: str) -> str:
         """What a module of plain.py makes of a value."""
         match part:
             case plain.Restore():
                 return self.add("Add", self.add("Mul", value, self.constant(part.scale)), self.constant(part.mean))
             case plain.Standardise():
-                return self.add("Div", self.add("Sub", value, self.constant(part.mean)), self.constant(part.scale))
+                value = self.add("Div", self.add("Sub", value, self.constant(part.mean)), self.constant(part.scale))
+                return value if part.reach is None else self.drawn_in(value, part.reach)
             case nn.Linear():
                 return self.add("Gemm", value, self.constant(part.weight), self.constant(part.bias), transB=1)
             case nn.ReLU():

@@ -15,9 +15,10 @@ Record = dict[str, Any]
 CURVE_POINTS = 100
 
 
-def net_name(hidden: Sequence[int], dataset: Dataset) -> str:
-    """784-800-800-10, say."""
-    return "-".join(map(str, (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))))
+def net_name(experiment: Experiment, hidden: Sequence[int], dataset: Dataset) -> str:
+    """784-800-800-10, say, from the cases as the data set has them."""
+    extra = hidden[-1] if experiment.pretrain and experiment.pretrain.model == "dbm" else 0
+    return "-".join(map(str, (dataset.train.inputs.shape[1] + extra, *hidden, len(dataset.classes))))
 
 
 def epoch_records(

@@ -17,22 +17,32 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+FARTHEST = 1e9  # so that no square overflows
+
 
 class Standardise(nn.Module):
-    """(x - mean) / scale, after x is brought to their precision; both are one number a column."""
+    """z = (x - mean) / scale, after x is brought to their precision; both are one number a column.
+
+    Where there is a reach, z / sqrt(1 + (z / reach)²), which draws outliers in to it and leaves what is near.
+    """
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, mean: Tensor, scale: Tensor):
+    def __init__(self, mean: Tensor, scale: Tensor, reach: float | None = None):
         super().__init__()
+        self.reach = reach
         self.register_buffer("mean", mean)
         self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != len(self.scale):  # one column would otherwise do for all
             raise ValueError(f"cases have {x.shape[-1]} columns; the network takes {len(self.scale)}")
-        return (x.to(self.scale.dtype) - self.mean) / self.scale
+        z = (x.to(self.scale.dtype) - self.mean) / self.scale
+        if self.reach is None:
+            return z
+        z = z.clamp(-FARTHEST, FARTHEST)
+        return z / (1 + (z / self.reach).square()).sqrt()
 
 
 class Restore(Standardise):
@@ -113,7 +123,7 @@ def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
     """One network, its parameters without memory, so that nothing is drawn from the global random stream."""
     sizes, layers = facts["sizes"], len(facts["sizes"]) - 1
     with torch.device("meta"):
-        parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]))]
+        parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]), facts["reach"])]
         for k, (inputs, units) in enumerate(pairwise(sizes)):
             parts.append(nn.Linear(inputs, units))
             if k < layers - 1:

@@ -69,6 +69,11 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
 
 def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     result, experiment = folder.found(), folder.experiment()
+    if experiment.pretrain and experiment.pretrain.model == "dbm":
+        raise ValueError(
+            f"{folder.path} holds nets that see activities of their own deep Boltzmann machines beside the inputs; "
+            "predict and export take runs of other recipes, such as mnist.a2_dbn"
+        )
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
@@ -85,7 +90,7 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     net = f"{arm['net']}, arm {arm['name']}, {which}"
-    facts = shape(fleet) | {
+    facts = shape(fleet, inputs) | {
         "meannet": __version__,
         "of": f"{experiment.recipe}: {net}",
         "answers": "single",

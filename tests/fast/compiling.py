@@ -1,4 +1,4 @@
-"""Run as a program: compile, for an H200 that need not be there, every kernel that an engine launches.
+"""Run as a program: compile, for an H200 that need not be there, every kernel that engines and pretraining launch.
 
 Kernels are replaced by a stand-in that takes the same arguments and compiles instead of running. Triton's interpreter,
 which runs them in the other tests, does not see what the compiler would refuse.
@@ -13,6 +13,7 @@ from triton.compiler import ASTSource, compile
 from meannet.fast import kernels
 from meannet.fast.cuda import Captured
 from meannet.nn import dense
+from meannet.pretrain.draws import launched
 
 POINTERS = {
     torch.float32: "*fp32",
@@ -64,6 +65,7 @@ def main():
         inputs, targets = torch.zeros(100, 784), torch.zeros(100, dtype=torch.int64)
         engine = Captured(fleet, inputs, targets, 100, [15.0] * nets, precision)
         engine.epoch(0, [1.0] * nets, 0.5, lambda: False)
+    launched(torch.zeros(2, 100, 500), torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4 << 24)
     assert {key[0] for key in Compiling.made} == set(names), "not every kernel was launched"
     assert max(Compiling.made.values()) <= SHARED, "a block wants more shared memory than there is"
     print(len(Compiling.made), "compiled:", ", ".join(names))

@@ -1,5 +1,6 @@
 """A fitted fleet as plain modules of PyTorch (the mean network, scaling included), and its thinned networks."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +16,10 @@ from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
 
-def shape(fleet: Fleet) -> dict[str, Any]:
+def shape(fleet: Fleet, inputs: Scaling) -> dict[str, Any]:
     """What plain.network must know to build networks like those of the fleet."""
     return {
+        "reach": None if math.isinf(inputs.reach) else inputs.reach,
         "sizes": list(fleet.sizes),
         "units": fleet.units,
         "output": fleet.output,
@@ -28,7 +30,7 @@ def shape(fleet: Fleet) -> dict[str, Any]:
 
 def mean_module(fleet: Fleet, inputs: Scaling, targets: Scaling | None) -> nn.Module:
     """The mean network from raw inputs to probabilities or predictions, in float64; several are averaged."""
-    return plain.network(shape(fleet), [_state(fleet, net, inputs, targets) for net in range(len(fleet.seeds))])
+    return plain.network(shape(fleet, inputs), [_state(fleet, net, inputs, targets) for net in range(len(fleet.seeds))])
 
 
 def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
@@ -28,21 +29,31 @@ def engine(
     """
     check_path(path)
     reason = why_not_fast(fleet)
-    if weights is not None:
-        reason = "cases with weights are for the plain path"
-    if not reason and fleet.device.type == "cuda":
+    if fleet.device.type == "cuda" and weights is not None:
+        reason = "on a GPU cases with weights are for the plain path"
+    elif fleet.device.type == "cuda" and not reason:
         reason = why_not_resident(fleet, inputs)
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
     if path == "plain" or reason:
         return Plain(fleet, inputs, targets, batch, limit, weights)
-    if fleet.device.type == "cuda":
-        from meannet.fast.cuda import Captured
+    if fleet.device.type == "cpu":
+        from meannet.fast.cpu import Skipping
 
-        return Captured(fleet, inputs, targets, batch, limit, precision)
-    from meannet.fast.cpu import Skipping
+        return Skipping(fleet, inputs, targets, batch, limit, weights)
+    from meannet.fast.cuda import Captured
 
-    return Skipping(fleet, inputs, targets, batch, limit)
+    return Captured(fleet, inputs, targets, batch, limit, precision)
+
+
+def products(device: torch.device, path: str = "auto") -> torch.dtype:
+    """The precision of products in pretraining: bfloat16 on a CPU that has instructions for it, else float32.
+
+    On a GPU float32 products of captured updates are taken as TF32.
+    """
+    check_path(path)
+    rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if rough else torch.float32
 
 
 def check_path(path: str) -> None:
@@ -52,14 +63,16 @@ def check_path(path: str) -> None:
 
 def why_not_fast(fleet: Fleet) -> str:
     """Empty where the fast path can run."""
-    if fleet.output != "softmax" or fleet.groups or fleet.weights[0].dtype != torch.float32:
-        return "the fast paths train float32 nets with softmax outputs only"
+    if fleet.weights[0].dtype != torch.float32:
+        return "the fast paths train float32 nets only"
     if fleet.device.type == "cpu":
         from meannet.fast.cpu import library
 
         return "" if library() else "its kernel was not built when meannet was installed; that needs a C++ compiler"
     if fleet.device.type != "cuda":
         return "there are fast paths for CPUs and CUDA devices only"
+    if fleet.output != "softmax" or fleet.groups:
+        return "on a GPU it trains nets with one softmax only"
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -72,7 +85,7 @@ def why_not_resident(fleet: Fleet, inputs: Rows) -> str:
 
     The kernel that gathers a mini-batch reads dense rows, and does so in a hundredth of an update's time.
     """
-    if isinstance(inputs, Tensor):
+    if isinstance(inputs, Tensor | OwnInputs):
         return ""
     needed, free = 4 * len(inputs) * fleet.sizes[0], torch.cuda.mem_get_info(fleet.device)[0]
     return "" if needed < free // 2 else f"its inputs, dense, would take {needed >> 20} of {free >> 20} MiB"

@@ -13,6 +13,7 @@ from meannet.core.dropout import thresholds
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs, apart
 from meannet.train import Rows, Tally
 
 MOST_IN_A_GRAPH = 200
@@ -60,7 +61,9 @@ class Captured:
         self.dtype = PRECISIONS[precision]
         self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
-        self.inputs, self.targets = _resident(inputs, fleet, self.dtype), targets.contiguous()
+        versions, which = apart(_dense(inputs, fleet, self.dtype), nets)
+        self.inputs, self.which = versions.to(self.dtype).contiguous(), which.contiguous()
+        self.targets = targets.contiguous()
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)
         self.first_case = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_update = torch.zeros(1, dtype=torch.int64, device=device)
@@ -197,8 +200,8 @@ class _Piece:
         tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
         at_least, padded = _of(engine.thresholds[0], lane, seeds)
         kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
-            engine.inputs, engine.order[lane], engine.first_case, at_least, seeds, engine.first_update, offset, 0,
-            self.activities[0][lane], engine.cases, cases, sizes[0], padded,
+            engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
+            engine.first_update, offset, 0, self.activities[0][lane], engine.cases, cases, sizes[0], padded,
             MASKED=engine.thresholds[0] is not None, CASES=4, UNITS=256,
         )  # fmt: skip
         for k in range(last):
@@ -270,10 +273,10 @@ def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
     weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
 
 
-def _resident(inputs: Rows, fleet: Fleet, dtype: torch.dtype) -> Tensor:
-    """All inputs, dense, in the precision of the products; sparse ones some rows at a time."""
-    if isinstance(inputs, Tensor):
-        return inputs.to(dtype).contiguous()
+def _dense(inputs: Rows, fleet: Fleet, dtype: torch.dtype) -> Tensor | OwnInputs:
+    """Dense inputs as they are; all of sparse ones, some rows at a time, in the precision of the products."""
+    if isinstance(inputs, Tensor | OwnInputs):
+        return inputs
     whole = torch.empty(len(inputs), fleet.sizes[0], dtype=dtype, device=fleet.device)
     for rows in torch.arange(len(inputs), device=fleet.device).split(ROWS_AT_A_TIME):
         whole[rows] = inputs[rows].to(dtype)

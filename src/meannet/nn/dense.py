@@ -57,20 +57,26 @@ def initial_fleet(
     groups: Sequence[int] = (),
     sd: float | Sequence[float] = 0.01,
     bias: float | Sequence[float] = 0.0,
+    bias_sd: float = 0.0,
+    first_layer: int = 0,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fleet:
     """Small random weights, zero velocities; hidden biases start at `bias`, one or one a net, output biases at 0.
 
-    `sd` is that of all weights, or one a layer.
+    `sd` is that of all weights, or one a layer; `bias_sd` that of hidden biases around `bias`. A net that is the upper
+    part of another names the `first_layer` that it has of it, and draws the same weights.
     """
     weights, biases = [], []
     spread = [sd] * (len(sizes) - 1) if isinstance(sd, int | float) else sd
     for k, (inputs, outputs) in enumerate(pairwise(sizes)):
-        drawn = [philox.normal(seed, k, outputs * inputs).view(outputs, inputs) for seed in seeds]
+        drawn = [philox.normal(seed, first_layer + k, outputs * inputs).view(outputs, inputs) for seed in seeds]
         weights.append((torch.stack(drawn) * spread[k]).to(device, dtype))
         start = torch.tensor(bias if k < len(sizes) - 2 else 0.0, device=device, dtype=dtype)
         biases.append(start.reshape(-1, 1).expand(len(seeds), outputs).clone())
+        if bias_sd and k < len(sizes) - 2:
+            spread_out = [philox.normal(seed, first_layer + len(sizes) + k, outputs) for seed in seeds]
+            biases[-1] += (torch.stack(spread_out) * bias_sd).to(device, dtype)
     return Fleet(
         units=units,
         output=output,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import digits, mnist, reuters
+from meannet.recipes import digits, mnist, mnist_pretrained, reuters
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -15,10 +15,14 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.a1": mnist.a1,
     "mnist.a1_relu": mnist.a1_relu,
     "mnist.features": mnist.features,
+    "mnist.a2_dbn": mnist_pretrained.a2_dbn,
+    "mnist.a2_dbm": mnist_pretrained.a2_dbm,
     "mnist.choose": mnist.choose,
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,
     "mnist.choose_bias": mnist.choose_bias,
+    "mnist.choose_a2_dbn": mnist_pretrained.choose_a2_dbn,
+    "mnist.choose_a2_dbm": mnist_pretrained.choose_a2_dbm,
     "reuters.c_2000_1000": reuters.c_2000_1000,
     "reuters.c_1000_1000": reuters.c_1000_1000,
     "reuters.subset": reuters.subset,
