@@ -1,4 +1,8 @@
-"""Parts of the image nets (F.2, G and H): unshared local filters, response normalisation, randomly connected groups."""
+"""Parts of the image nets (F.1, F.2, G and H).
+
+Overlapping pools, unshared local filters, response normalisation, randomly connected groups, and the layer with two
+inputs.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -7,6 +11,36 @@ from torch import Tensor, nn
 from meannet.core import philox
 
 Pair = int | tuple[int, int]
+
+
+class Pool2d(nn.Module):
+    """Maximum or average of `size` x `size` neighbourhoods, `stride` apart; they overlap where the stride is less (F.1).
+
+    The last neighbourhoods of a row or column may reach over the edge, so that 32 places become 16, 8 and 4; each must
+    begin inside. An average is that of the places that are there.
+    """
+
+    KINDS = ("max", "average")
+
+    def __init__(self, kind: str, size: int = 3, stride: int = 2):
+        super().__init__()
+        if kind not in self.KINDS:
+            raise ValueError(f"unknown kind of pool {kind!r}; the kinds are {', '.join(self.KINDS)}")
+        if size < 1 or stride < 1:
+            raise ValueError(f"size and stride of a pool must be 1 or more, not {size} and {stride}")
+        self.kind, self.size, self.stride = kind, size, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        window = min(self.size, x.shape[-2]), min(self.size, x.shape[-1])  # torch refuses one larger than its input
+        pool = F.max_pool2d if self.kind == "max" else F.avg_pool2d
+        return pool(x, window, self.stride, ceil_mode=True)
+
+    def out_size(self, size: int) -> int:
+        """How many neighbourhoods there are along a side of `size` places."""
+        return pooled(size, self.size, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"{self.kind}, size={self.size}, stride={self.stride}"
 
 
 class LocallyConnected2d(nn.Module):
@@ -137,6 +171,87 @@ class RandomGroupConv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.index_select(-3, self.permutation))
+
+
+class Subsampled(nn.Module):
+    """Every `every`-th pixel of a blurred image (H's second input): 224 x 224 becomes 56 x 56.
+
+    The paper says only that the image is subsampled; the blur is a Gaussian whose sd is half the distance of the pixels
+    that are kept, and these lie where the first layer's filters of 11 x 11, 4 apart and padded by 4, are centred.
+    """
+
+    kernel: Tensor
+
+    def __init__(self, every: int = 4, first: int = 1):
+        super().__init__()
+        if not 0 <= first < every:
+            raise ValueError(f"the first pixel kept must be one of the first {every}, not {first}")
+        self.every, self.first = every, first
+        places = torch.arange(-(3 * every // 2), 3 * every // 2 + 1, dtype=torch.float64)
+        weights = torch.exp(-0.5 * (places / (every / 2)) ** 2)
+        self.register_buffer("kernel", (weights / weights.sum()).float(), persistent=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        channels, reach = image.shape[-3], len(self.kernel) // 2
+        kernel = self.kernel.to(image.dtype)
+        rows = F.pad(image, (0, 0, reach, reach), mode="reflect")[..., self.first :, :]
+        rows = F.conv2d(
+            rows, kernel.view(1, 1, -1, 1).repeat(channels, 1, 1, 1), stride=(self.every, 1), groups=channels
+        )
+        columns = F.pad(rows, (reach, reach, 0, 0), mode="reflect")[..., self.first :]
+        return F.conv2d(
+            columns, kernel.view(1, 1, 1, -1).repeat(channels, 1, 1, 1), stride=(1, self.every), groups=channels
+        )
+
+    def extra_repr(self) -> str:
+        return f"every={self.every}, first={self.first}"
+
+
+class TwoInputConv2d(RandomGroupConv2d):
+    """A convolution of the layer below, in random groups, plus one of the subsampled image, stride 2 (H).
+
+    A unit's incoming vector is made of both filters: `weight` is (banks, channels of a group, height, width) as in a
+    convolution, and `image_weight` (banks, image channels, height, width). Both maps must have the same size.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        groups: int,
+        image_channels: int = 3,
+        *,
+        seed: int = 0,
+        image_stride: int = 2,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        padding = kernel_size // 2
+        super().__init__(
+            in_channels, out_channels, kernel_size, groups, seed=seed, padding=padding, device=device, dtype=dtype
+        )
+        self.image_stride = image_stride
+        filters = torch.empty(out_channels, image_channels, kernel_size, kernel_size, device=device, dtype=dtype)
+        self.image_weight = nn.Parameter(filters)
+        bound = filters[0].numel() ** -0.5
+        nn.init.uniform_(self.image_weight, -bound, bound)
+
+    def forward(self, input: Tensor, image: Tensor) -> Tensor:  # pyrefly: ignore[bad-override]
+        below = super().forward(input)
+        beside = F.conv2d(image, self.image_weight, None, self.image_stride, self.image_weight.shape[-1] // 2)
+        if below.shape != beside.shape:
+            raise ValueError(
+                f"the maps of the two inputs must have the same size, not {tuple(below.shape)} and "
+                f"{tuple(beside.shape)}; the image should be {self.image_stride} times as large as the layer below"
+            )
+        return below + beside
+
+
+def pooled(size: int, window: int, stride: int) -> int:
+    """Places left of a side of `size` places; the last window begins inside and may reach over the edge."""
+    further = max(0, -(-(size - window) // stride))
+    return further + (further * stride < size)
 
 
 def _pair(value: Pair) -> tuple[int, int]:
