@@ -18,6 +18,7 @@ class Data:
 
     name: str
     held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
+    cases: int | None = None  # train on the first so many only
 
 
 @dataclass(frozen=True, kw_only=True)

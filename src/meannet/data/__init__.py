@@ -1,14 +1,15 @@
 """The data sets of the paper: where they are, how to get them, and the cases they hold.
 
 Importing this loads neither torch nor a data set; a data set's own module, named after it, is imported when it is asked
-for, and offers `load`, `check`, `status` and the `FILES` that can be fetched.
+for, and offers `load`, `check`, `status` and the `FILES` that can be fetched; where there are any, also `locate` and
+`read` for one of them, and the `sources` to fetch from.
 """
 
 import hashlib
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,7 @@ from meannet import config
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAMES = ("digits", "mnist")
+NAMES = ("digits", "mnist", "cifar10")
 
 
 class DataError(RuntimeError):
@@ -29,7 +30,7 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
+    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]; or, in colour, (cases, channels, rows, columns) uint8
     targets: "Tensor"  # (cases,) int64
 
 
@@ -74,7 +75,13 @@ def folder() -> Path:
 
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
-    return module(data.name).load(held_out=data.held_out, say=say)
+    whole = module(data.name).load(held_out=data.held_out, say=say)
+    if data.cases is None:
+        return whole
+    if data.cases > len(whole.train.targets):
+        raise ValueError(f"data.cases must be at most {len(whole.train.targets)} for {data.name}, not {data.cases}")
+    train = Cases(whole.train.inputs[: data.cases], whole.train.targets[: data.cases])
+    return replace(whole, train=train, digest=digest(train, whole.test))
 
 
 def check(name: str) -> list[Checked]:

@@ -14,7 +14,7 @@ Pair = int | tuple[int, int]
 
 
 class Pool2d(nn.Module):
-    """Maximum or average of `size` x `size` neighbourhoods, `stride` apart; they overlap where the stride is less (F.1).
+    """Maximum or average of `size` x `size` neighbourhoods, `stride` apart; with a smaller stride they overlap (F.1).
 
     The last neighbourhoods of a row or column may reach over the edge, so that 32 places become 16, 8 and 4; each must
     begin inside. An average is that of the places that are there.
