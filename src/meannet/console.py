@@ -218,7 +218,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
     rows = []
     for hidden in experiment.net.hidden:
-        name = outcome.net_name(hidden, dataset)
+        name = outcome.net_name(hidden, dataset, experiment.conv)
         with naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
             fleet, faults = experiments.load_fleet(experiment, folder, hidden, dataset, where)
             rows += outcome.sampled_rows(experiment, fleet, name, dataset, options.samples, faults)

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, data, device, evaluate, fast, outcome
-from meannet.config import Experiment, settings, to_json
+from meannet.config import Conv, Experiment, settings, to_json
 from meannet.data import Dataset
+from meannet.nn.convfleet import conv_fleet, pixel_mean
+from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
+
+CASES_TO_TRY = 128  # when initial variances are tried
 
 
 class Interrupted(Exception):
@@ -79,6 +83,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
     """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
+    if experiment.conv is not None:
+        return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     visible_rates, hidden_rates = zip(*(experiment.rates(arm) for arm in each), strict=True)
     layers = [visible_rates, *[hidden_rates] * len(hidden)]
@@ -89,6 +95,36 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
+        device=where,
+    )
+
+
+def _make_conv_fleet(
+    experiment: Experiment, conv: Conv, hidden: Sequence[int], dataset: Dataset, where: torch.device | str
+) -> Fleet:
+    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
+    shape, classes, units = outcome.image_shape(dataset), len(dataset.classes), experiment.net.units
+
+    def net(rates: Rates, seed: int) -> ConvNet:
+        return image_net(conv, hidden, classes, shape=shape, units=units, rates=rates, seed=seed)
+
+    images = dataset.train.inputs.view(-1, *shape)
+    mean = pixel_mean(images)
+    spreads = conv.initial_sd
+    if not spreads:
+        few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
+        spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
+    rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
+    return conv_fleet(
+        [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
+        [seed for _, seed in pairs],
+        spreads,
+        output_sd=experiment.net.initial_sd,
+        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
+        units=units,
+        mean=mean,
+        scale=conv.scale,
+        decays=[experiment.decays(arm) for arm, _ in pairs],
         device=where,
     )
 
@@ -114,7 +150,7 @@ def _run(
 
         arms, rows, engine = [], [], None
         for hidden in experiment.net.hidden:
-            name = net_name(hidden, dataset)
+            name = net_name(hidden, dataset, experiment.conv)
             with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
                 fleet, faults, engine = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
                 arms += outcome.arm_results(experiment, fleet, name, dataset, faults, folder.records())
@@ -165,7 +201,7 @@ def _train_one(
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     facts = _restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
-    name = net_name(hidden, dataset)
+    name = net_name(hidden, dataset, experiment.conv)
     if facts["epoch"]:
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
     inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
@@ -266,5 +302,5 @@ def _saved_epochs(
     for hidden in experiment.net.hidden:
         path = folder.state(hidden, len(experiment.net.hidden))
         if checkpoint.exists(path):
-            found[net_name(hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
+            found[net_name(hidden, dataset, experiment.conv)] = checkpoint.recover(path, say)["epoch"]
     return found

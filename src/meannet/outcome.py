@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meannet import evaluate
-from meannet.config import Experiment
+from meannet.config import Conv, Experiment
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet
 from meannet.train import Epoch, Fault
@@ -15,9 +15,21 @@ Record = dict[str, Any]
 CURVE_POINTS = 100
 
 
-def net_name(hidden: Sequence[int], dataset: Dataset) -> str:
-    """784-800-800-10, say."""
-    return "-".join(map(str, (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))))
+def net_name(hidden: Sequence[int], dataset: Dataset, conv: Conv | None = None) -> str:
+    """784-800-800-10, say; 3x32x32-c64-c64-c64-l16-10 with convolutional and local layers."""
+    below = [str(dataset.train.inputs.shape[1])]
+    if conv is not None:
+        below = ["x".join(map(str, image_shape(dataset)))]
+        below += [f"c{banks}" for banks in conv.banks] + [f"l{banks}" for banks in conv.local]
+    return "-".join([*below, *map(str, hidden), str(len(dataset.classes))])
+
+
+def image_shape(dataset: Dataset) -> tuple[int, int, int]:
+    """Channels, rows and columns of the pictures."""
+    if dataset.image is None:
+        raise ValueError(f"{dataset.name} holds no pictures, and convolutional nets take nothing else")
+    inputs = dataset.train.inputs
+    return (inputs.shape[1] if inputs.dim() == 4 else 1, *dataset.image)
 
 
 def epoch_records(

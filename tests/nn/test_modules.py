@@ -123,7 +123,7 @@ def test_response_norm_is_a_loop_over_banks_in_both_forms(size):
 
 def test_the_papers_settings_are_torchs_function_with_the_authors_convention():
     x = 50 * randn(2, 64, 3, 3)
-    assert ResponseNorm()(x).equal(F.local_response_norm(x, 9, alpha=1e-3, beta=0.75, k=1.0))
+    np.testing.assert_allclose(ResponseNorm()(x), F.local_response_norm(x, 9, 1e-3, 0.75, 1.0), rtol=1e-12)
     np.testing.assert_allclose(
         ResponseNorm(form="printed")(x), F.local_response_norm(x, 9, 9e-3, 0.75, 1.0), rtol=1e-12
     )
@@ -254,11 +254,11 @@ def test_the_layer_with_two_inputs_adds_two_convolutions():
     own = layer.permutation.view(4, 16)
     expected = torch.cat(
         [
-            F.conv2d(below[:, own[g]], layer.weight[64 * g : 64 * g + 64], layer.bias[64 * g : 64 * g + 64], padding=2)
+            F.conv2d(below[:, own[g]], layer.weight[64 * g :][:64, :16], layer.bias[64 * g :][:64], padding=2)
             for g in range(4)
         ],
         1,
-    ) + F.conv2d(image, layer.image_weight, stride=2, padding=2)
+    ) + F.conv2d(image, layer.weight[:, 16:], stride=2, padding=2)
     found = layer(below, image)
     assert found.shape == (2, 256, 28, 28)
     np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-10, atol=1e-12)

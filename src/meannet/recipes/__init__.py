@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import digits, mnist
+from meannet.recipes import cifar10, digits, mnist
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -19,6 +19,17 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,
     "mnist.choose_bias": mnist.choose_bias,
+    "cifar10.quick": cifar10.quick,
+    "cifar10.g_conv": cifar10.g_conv,
+    "cifar10.g_local": cifar10.g_local,
+    "cifar10.g_local_dropout": cifar10.g_local_dropout,
+    "cifar10.choose": cifar10.choose,
+    "cifar10.choose_conv": cifar10.choose_conv,
+    "cifar10.rates": cifar10.rates,
+    "cifar10.pools": cifar10.pools,
+    "cifar10.saturating": cifar10.saturating,
+    "cifar10.conv_dropout": cifar10.conv_dropout,
+    "cifar10.dense_top": cifar10.dense_top,
 }
 
 
