@@ -118,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--scaling", action="store_true", help="instead: how time and memory grow with width, nets, batch")
     one.add_argument("--neighbour", action="store_true", help="instead: speed beside one busy process on two cores")
     one.add_argument("--overhead", action="store_true", help="instead: what a run costs beside updates; prediction")
+    one.add_argument("--images", action="store_true", help="instead: the image nets beside plain eager PyTorch")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")

@@ -87,9 +87,11 @@ class Learner:
 class Plain:
     """Runs epochs of a fleet of image nets; inputs are images of bytes, all of them on the fleet's device."""
 
-    name, precision = "plain", "float32"
+    name = "plain"
 
     def __init__(self, fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float]):
+        low = fleet.device.type == "cuda" and torch.backends.cudnn.allow_tf32  # which is torch's default
+        self.precision = "tf32 convolutions, float32 weights" if low else "float32"
         self.fleet, self.inputs, self.targets, self.batch = fleet, inputs, targets, batch
         self.learners = [Learner(fleet, net, bound) for net, bound in enumerate(limit)]
         self.forwards = [Watched(learner.net) for learner in self.learners]

@@ -17,6 +17,7 @@ ROUNDS = 10
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
 MASK, ORDER, INITIAL, SAMPLE = 0, 1, 2, 3
+VIEW = 16  # of an image
 
 
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -50,9 +50,10 @@ class Captured:
         forwards = _forwards(fleet, compiled and self.on_gpu)
         whole, rest = divmod(self.cases, self.batch)
         self.lanes = []
-        streams = torch.cuda.Stream() if self.on_gpu else None
+        stream = torch.cuda.Stream() if self.on_gpu else None
         for net, bound in enumerate(limit):
-            stream = torch.cuda.Stream() if self.on_gpu and side_by_side else streams
+            if self.on_gpu and side_by_side:
+                stream = torch.cuda.Stream()
             lane = _Lane(self, Learner(fleet, net, bound), stream)
             lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net]))
             if rest:  # one update an epoch: not worth a compilation of its own
@@ -161,18 +162,20 @@ class _Piece:
         graph = torch.cuda.CUDAGraph()
         stream = lane.stream
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.backends.cudnn.flags(benchmark=True, allow_tf32=True):
+        searches, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+        try:
             with torch.cuda.stream(stream):
                 for _ in range(WARM_UPS):
                     lane.first.zero_()
                     self.update_()
                 lane.first.zero_()
-            torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
             # On the lane's own stream, since libraries keep a workspace for each stream they have seen.
             with torch.cuda.graph(graph, stream=stream):
                 for _ in range(self.updates):
                     self.update_()
+        finally:
+            torch.backends.cudnn.benchmark = searches
         torch.cuda.synchronize()
         for tensor, old in zip(changed, before, strict=True):
             tensor.copy_(old)

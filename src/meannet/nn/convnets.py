@@ -90,7 +90,7 @@ class ConvNet(nn.Module):
 
     def activities(self, x: Tensor) -> list[Tensor]:
         """What each layer gives before any of its units are omitted, and last the outputs."""
-        image, found = x, []
+        image, found = x[:, : self.shape[0]], []
         for k, layer in enumerate(self.weight_layers()):
             beside = (self.subsampled(image),) if k == 1 and self.subsampled is not None else ()
             found.append(layer.activity(x, *beside))
