@@ -139,6 +139,7 @@ def test_captured_updates_do_what_plain_ones_do(limit):
 
 def test_nets_that_omit_the_same_share_a_compilation_and_keep_their_own_masks(monkeypatch):
     torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
     compiled, compile_ = [], torch.compile
 
     def counting(function, **settings):
@@ -161,6 +162,7 @@ def test_nets_that_omit_the_same_share_a_compilation_and_keep_their_own_masks(mo
             outputs, active = forward(x)
             np.testing.assert_allclose(outputs.detach(), one, rtol=1e-5, atol=1e-6)
             assert active.all()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # one for each way of omitting units
     assert len(compiled) == 2 and not np.allclose(expected[0][0], expected[0][1])
     assert [int(d.updates) for net in made.nets for d in net.dropouts()] == [2, 2]
 

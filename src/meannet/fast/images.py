@@ -4,6 +4,7 @@ Each net has a graph and a stream of its own, so that nets fill what another lea
 one ended: it reads its place in the batch order from memory and moves it on.
 """
 
+import copy
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -192,7 +193,8 @@ def _forwards(fleet: ConvFleet, compiled: bool) -> list[Forward]:
     for one in watched:
         kind = tuple((int(d.layer), float(d.rates)) for d in one.net.dropouts())
         if kind not in shared:
-            shared[kind] = torch.compile(_functional(one), dynamic=False, fullgraph=True)
+            # A copy, whose own tensors are never used: with those of one net in it, others would not fit.
+            shared[kind] = torch.compile(_functional(copy.deepcopy(one)), dynamic=False, fullgraph=True)
         found.append(_applied(shared[kind], one))
     return found
 
