@@ -25,7 +25,7 @@ lint: $(VENV)/.lint
 check: lint test
 
 kept: $(VENV)/.runtime
-	$(BIN)/python -m meannet.kept README.md docs/paper-map.md
+	$(BIN)/python -m meannet.kept README.md docs/paper-map.md docs/tables.md
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis
@@ -40,7 +40,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt hatch_build.py $(wildcard src/m
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.runtime
-	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling
+	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling onnx onnxruntime pillow pandas
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -13,7 +13,7 @@ import torch
 from toys import small
 
 from meannet import cli, recipes
-from meannet.bench import beside, comparison, growth, ours, participants, tell, work, worker
+from meannet.bench import beside, comparison, growth, ours, participants, pretraining, tell, work, worker
 from meannet.bench.work import Settings, Work
 
 CPU = torch.device("cpu")
@@ -273,3 +273,28 @@ def test_the_settings_are_those_of_the_recipe():
     for name, units in (("mnist.a1", "logistic"), ("mnist.a1_relu", "rectified")):
         found = recipes.get(name)
         assert (found.optim.lr, found.net.initial_bias) == (work.LEARNING_RATES[units], work.INITIAL_BIASES[units])
+
+
+def test_contrastive_divergence_of_everyone_learns_the_same_cases_about_as_well(monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    drawn = np.random.default_rng(0)
+    kinds = (drawn.random((4, 30)) > 0.6).astype(np.float32)
+    settings = Settings(sizes=(30, 20), batch=20, updates=400)
+    given = Work(**asdict(settings), inputs=kinds[drawn.integers(0, 4, 8000)], targets=[], weights=[], biases=[])
+    spread_of_data = float(((given.inputs - given.inputs.mean(0)) ** 2).sum(1).mean())
+    for who in ("meannet-rbm", "torch-rbm", "sklearn-rbm"):
+        assert worker.peer(who).prepare(given)() < 0.5 * spread_of_data, who
+
+
+def test_pretraining_is_compared_and_told(monkeypatch, capsys):
+    toy = Settings(sizes=(784, 8), batch=10, updates=2)
+    plans = {"meannet-rbm": [toy, replace(toy, path="plain", nets=2)], "sklearn-rbm": [replace(toy, path="float64")]}
+    monkeypatch.setattr(pretraining, "usual", lambda where: plans)
+    monkeypatch.setattr(pretraining.compare, "__kwdefaults__", {"plans": None, "repeats": 2})
+    assert cli.main(["bench", "--pretrain", "--device", "cpu", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["who"] for row in document["rows"]] == ["meannet-rbm", "meannet-rbm", "sklearn-rbm"]
+    assert [row["nets"] for row in document["rows"]] == [1, 2, 1] and document["left_out"] == []
+    for row in document["rows"]:
+        assert row["epochs_per_s"] == pytest.approx(row["updates_per_s"] * 10 / 60000, abs=1e-4)
+    assert document["rows"][-1]["note"] == "float64, persistent chains"

@@ -5,15 +5,13 @@ import itertools
 import json
 import os
 import random
-import resource
 import shutil
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from toys import every_update_asks, finish, outcome, small, start, written  # noqa: F401, a fixture
+from toys import every_update_asks, finish, no_file_above, outcome, small, start, written  # noqa: F401, a fixture
 
 from meannet import checkpoint, config, data
 from meannet import experiment as experiments
@@ -263,14 +261,3 @@ def test_a_full_disk_is_one_line_and_exit_1_and_costs_nothing(tmp_path, capsys):
     assert (folder / "state.safetensors").read_bytes() == before and not list(folder.glob(".*"))
     experiments.resume(folder)
     assert outcome(folder) == outcome(tmp_path / "unbroken")
-
-
-@contextmanager
-def no_file_above(size: int):
-    """What a full disk looks like without one: the kernel refuses to let a file grow past `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -198,10 +198,12 @@ def test_version_is_the_packages(capsys):
     assert ended.value.code == 0 and capsys.readouterr().out == f"meannet {meannet.__version__}\n"
 
 
-@pytest.mark.parametrize("command", [[], ["list"], ["show"], ["run"], ["eval"], ["report"], ["claims"], ["data"]])
+@pytest.mark.parametrize(
+    "command", ["", "list", "show", "run", "eval", "report", "claims", "data", "predict", "export", "bench"]
+)
 def test_every_command_has_help(capsys, command):
     with pytest.raises(SystemExit) as ended:
-        main([*command, "--help"])
+        main([*command.split(), "--help"])
     assert ended.value.code == 0 and "usage: meannet" in capsys.readouterr().out
 
 
@@ -243,6 +245,12 @@ def test_every_command_has_help(capsys, command):
         ("eval nosuch --samples 0", "must be 1 or more, not 0"),
         ("report nosuch -o page.html", "there is no run folder nosuch"),
         ("report nosuch", "-o/--out"),
+        ("predict nosuch", "required: FILE"),
+        ("predict nosuch x.npy", "there is no nosuch; name a run folder or an estimator that was saved"),
+        ("predict nosuch x.npy --sed 0", "meannet predict takes no '--sed'; did you mean --seed?"),
+        ("export nosuch --to onnx", "-o/--out"),
+        ("export nosuch --to onnx -o a.onnx", "there is no nosuch"),
+        ("export nosuch --to onx -o a.onnx", "to must be one of onnx, pt2, torch, not 'onx'; did you mean onnx?"),
         ("data fetc mnist", "no action 'fetc'; did you mean fetch?"),
         ("data fetch mnst", "no data set 'mnst'; did you mean mnist?"),
         ("data fetch", "name the data set to fetch"),

@@ -2,15 +2,17 @@
 
 import copy
 import dataclasses
+import hashlib
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meannet import config, recipes
-from meannet.config import Arm, Data, Experiment, Net, Optim, from_json, nearest, override, text_of, to_json
+from meannet.config import Arm, Conv, Data, Experiment, Net, Optim, from_json, nearest, override, text_of, to_json
 from meannet.core.schedule import learning_rate, momentum
 
 EVERY_RECIPE = pytest.mark.parametrize("name", recipes.RECIPES)
@@ -318,3 +320,19 @@ def test_nearest_names_the_closest_match_or_all_there_is():
 def test_experiments_cannot_be_changed_in_place(experiment):
     with pytest.raises(dataclasses.FrozenInstanceError):
         experiment.seeds = (1,)
+
+
+def test_settings_that_came_later_count_in_the_digest_only_where_they_are_used(experiment):
+    """So that runs which were saved before can be resumed."""
+    names = ("data", "net", "dropout", "optim", "arms", "seeds")
+    parts = to_json({name: getattr(experiment, name) for name in names})
+    later_in_arms = ("conv", "weight_decay", "top_decay")
+    for part, later in [(parts["data"], ("cases",)), *((arm, later_in_arms) for arm in parts["arms"])]:
+        for name in later:
+            del part[name]
+    assert experiment.digest() == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    few = replace(experiment, data=replace(experiment.data, cases=10))
+    assert few.digest() != experiment.digest()
+    image = recipes.get("cifar10.g_conv")
+    arm = replace(image.arms[0], weight_decay=0.0)  # which is not the experiment's own
+    assert len({image.digest(), replace(image, arms=(arm,)).digest(), replace(image, conv=Conv()).digest()}) == 3

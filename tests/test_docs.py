@@ -1,8 +1,10 @@
 """The pages say what is so: their code runs, their commands parse, their files, recipes, claims and links exist."""
 
+import io
 import re
 import runpy
 import shlex
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,3 +161,55 @@ def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
     mean, sampled = runpy.run_path(str(path))["main"](epochs=12)
     torch.set_rng_state(before)
     assert max(mean, sampled) < 300 and f"mean network {mean}" in capsys.readouterr().out
+
+
+def example(name):
+    path = PROJECT / "examples" / f"{name}.py"
+    assert len(path.read_text().splitlines()) < 60
+    return runpy.run_path(str(path))
+
+
+def test_the_example_of_a_table_takes_words_and_numbers_and_names_a_wrong_column(tmp_path, capsys):
+    main = example("own_table")["main"]
+    rows = [f"{'red' if k % 2 else 'blue'},{k % 7},{'yes' if k % 2 else 'no'}" for k in range(40)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["colour,size,bought", *rows]))
+    assert main(str(path), "bought", epochs=20) == (0.0, 0.0)
+    assert "DropoutClassifier: 0.0% of rows wrong" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="has no column 'price'; it has colour, size, bought"):
+        main(str(path), "price")
+    assert main(epochs=20)[0] < 0.1
+
+
+def test_the_example_of_uncertainty_finds_errors_where_networks_disagree(capsys):
+    names = example("uncertainty")
+    doubted, others = names["classes"](epochs=20)
+    assert doubted > 5 * others
+    near, far = names["numbers"](epochs=20)
+    assert far > 2 * near and "diabetes" in capsys.readouterr().out
+
+
+def test_the_example_of_text_counts_learns_topics_and_names_a_missing_file(tmp_path, monkeypatch, capsys):
+    main = example("text_counts")["main"]
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
+    with pytest.raises(SystemExit, match=r"reuters21578_aptemod\.tar\.gz is not there; set MEANNET_DATA"):
+        main()
+    about = {"grain": "wheat corn harvest tonnes", "ship": "vessel port cargo strike"}
+    stories = {f"{part}/{k}": list(about)[k % 2] for part in ("training", "test") for k in range(30)}
+    files = {"cats.txt": "".join(f"{name} {topic}\n" for name, topic in stories.items()) + "test/99 grain ship\n"}
+    files |= {name: f"{about[topic]} & {name}" for name, topic in stories.items()} | {"test/99": "both"}
+    (tmp_path / "reuters21578").mkdir()
+    with tarfile.open(tmp_path / "reuters21578" / "reuters21578_aptemod.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"reuters21578/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    assert main(epochs=20)[0] == 0.0
+    assert "of 30 stories wrong" in capsys.readouterr().out
+
+
+def test_the_example_of_few_labels_is_better_with_pretraining(tmp_path, capsys):
+    example = runpy.run_path(str(PROJECT / "examples" / "few_labels.py"))
+    (row,) = example["main"](labels=[40], seeds=1, epochs=20, out=tmp_path / "curve.svg")
+    assert row["errors"]["pretrained"][0] < row["errors"]["from scratch"][0] < 500
+    assert "40 labels, errors of 1,000" in capsys.readouterr().out and "<svg" in (tmp_path / "curve.svg").read_text()

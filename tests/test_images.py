@@ -267,4 +267,4 @@ def test_convolutions_need_pictures(tmp_path):
         from meannet import outcome as outcomes
 
         cases = Cases(torch.rand(4, 6), torch.zeros(4, dtype=torch.int64))
-        outcomes.net_name((), Dataset("table", cases, cases, ("a",), None, ""), CONV)
+        outcomes.net_name(small("cifar10.g_conv"), (), Dataset("table", cases, cases, ("a",), None, ""))

@@ -61,7 +61,7 @@ def keep(path, result):
     path.write_text(json.dumps(result))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md", "docs/tables.md"])
 def test_the_pages_are_up_to_date_with_the_kept_results(page):
     text = (PROJECT / page).read_text(encoding="utf-8")
     fresh = kept.fill(text, kept.FOLDER, (PROJECT / page).parent)
@@ -77,10 +77,18 @@ def test_the_picture_is_up_to_date_with_the_kept_results():
         assert labels | set(kept.picture_words(results)) <= texts, "run `make kept`"
 
 
+def test_the_picture_of_ranks_is_up_to_date_with_the_kept_comparison():
+    document = kept.tables(kept.FOLDER, "cpu")
+    if document:
+        shown = xml.fromstring((PROJECT / "docs" / kept.RANKS).read_text(encoding="utf-8")).itertext()
+        assert [*shown] == [*xml.fromstring(kept.ranks_picture(document)).itertext()], "run `make kept`"
+
+
 def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
-        assert path.suffix == ".json" and path.parent.name == result["recipe"] and result["recipe"] in recipes.RECIPES
+        assert path.suffix == ".json" and path.parent.name == result["recipe"]
+        assert result["recipe"] in (*recipes.RECIPES, kept.TABLES)
         assert "commit" in result and result["versions"] and result["device"] and result["seconds"] > 0
 
 

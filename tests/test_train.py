@@ -234,6 +234,23 @@ def test_a_rectified_layer_alive_for_a_single_case_is_no_collapse():
     assert not record.faults
 
 
+def test_with_few_cases_a_layer_that_is_silent_for_an_epoch_by_chance_is_no_collapse():
+    fleet = make(seeds=(0,), rates=(0.0, 0.5), sizes=(12, 2, 4), bias=1.0)
+    records = list(training(fleet, replace(OPTIM, epochs=60, lr=1e-6), count=1))
+    assert len(records) == 60 and not any(record.faults for record in records)  # a quarter of them were silent
+    fleet.biases[0].fill_(-100)
+    faults = [(record.epoch, len(record.faults)) for record in training(fleet, replace(OPTIM, epochs=60), count=3)]
+    assert faults[-1] == (10, 1)  # after 30 presentations
+
+
+def test_where_no_input_varies_first_weights_without_gradient_are_no_collapse():
+    for still in (False, True):
+        fleet = make(seeds=(0,), rates=(0.0, 0.0), sizes=(12, 9, 4), bias=0.5)
+        engine = Plain(fleet, torch.zeros(30, 12), cases()[1], 8, [15.0])
+        records = list(train(fleet, engine, 30, replace(OPTIM, epochs=2), [0.5], still=still))
+        assert len(records) == 1 + still and bool(records[0].faults) is not still
+
+
 def test_a_logistic_net_with_no_gradient_at_any_hidden_weight_is_a_collapse():
     fleet = make(units="logistic")
     fleet.biases[0][0].fill_(200)  # every unit of both layers is at exactly 1, where the slope is 0

@@ -4,8 +4,10 @@ import faulthandler
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -40,6 +42,7 @@ def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
         conv=conv,
         net=replace(full.net, hidden=hidden, initial_sd=0.3),
         optim=replace(full.optim.compressed(epochs), batch=100),
+        pretrain=replace(full.pretrain.quick(), gibbs=2) if full.pretrain else None,
         seeds=(0, 1),
         record_every=1,
         samples=min(full.samples, 2),
@@ -57,9 +60,20 @@ def outcome(folder: Path) -> dict[str, Any]:
     """All that a run left which must not depend on time or on interruptions."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
-    states = {path.name: path.read_bytes() for path in folder.glob("state*.safetensors") if "previous" not in path.name}
+    states = {path.name: path.read_bytes() for path in folder.glob("*.safetensors") if "previous" not in path.name}
     timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
     return {"metrics": timeless, "result": result | {"seconds": 0, "commit": ""}, "states": states}
+
+
+@contextmanager
+def no_file_above(size: int):
+    """What a full disk looks like without one: the kernel refuses to let a file grow past `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def start(*arguments: object, cwd: Path) -> BaseProcess:

@@ -8,8 +8,12 @@ if TYPE_CHECKING:
     from meannet import optim as optim
     from meannet import recipes as recipes
     from meannet.config import Experiment as Experiment
+    from meannet.estimators import DBM as DBM
+    from meannet.estimators import DBN as DBN
+    from meannet.estimators import BernoulliRBM as BernoulliRBM
     from meannet.estimators import DropoutClassifier as DropoutClassifier
     from meannet.estimators import DropoutRegressor as DropoutRegressor
+    from meannet.estimators import GaussianRBM as GaussianRBM
     from meannet.experiment import resume as resume
     from meannet.experiment import run as run
     from meannet.networks import mean_network as mean_network
@@ -17,9 +21,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "DBM",
+    "DBN",
+    "BernoulliRBM",
     "DropoutClassifier",
     "DropoutRegressor",
     "Experiment",
+    "GaussianRBM",
     "__version__",
     "convert",
     "mean_network",
@@ -33,9 +41,13 @@ __all__ = [
 
 # Loaded on first use, so that `import meannet` needs neither torch nor scikit-learn.
 _HOMES = {
+    "BernoulliRBM": "meannet.estimators",
+    "DBM": "meannet.estimators",
+    "DBN": "meannet.estimators",
     "DropoutClassifier": "meannet.estimators",
     "DropoutRegressor": "meannet.estimators",
     "Experiment": "meannet.config",
+    "GaussianRBM": "meannet.estimators",
     "mean_network": "meannet.networks",
     "resume": "meannet.experiment",
     "run": "meannet.experiment",

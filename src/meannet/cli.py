@@ -1,4 +1,4 @@
-"""The command line: list, show, run, eval, report, claims, data, bench."""
+"""The command line: list, show, run, eval, report, claims, data, predict, export, bench."""
 
 import argparse
 import io
@@ -114,15 +114,37 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("name", metavar="NAME", nargs="?")
     one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
     one.add_argument("--json", action="store_true")
+    one = add("predict", predict, "labels and probabilities for new cases, from the mean network")
+    _choosing_a_net(one)
+    one.add_argument("files", metavar="FILE", nargs="+", help="a table (.npy, .csv), pictures, or a folder of pictures")
+    one.add_argument("-o", "--out", metavar="FILE.csv|FILE.json", help="write there instead of to stdout")
+    one.add_argument("--force", action="store_true", help="replace a file that is there")
+    one.add_argument("--json", action="store_true", help="JSON on stdout, instead of CSV")
+    one = add("export", export, "the mean network for other programs")
+    _choosing_a_net(one)
+    one.add_argument("--to", required=True, metavar="onnx|pt2|torch")
+    one.add_argument("-o", "--out", required=True, metavar="FILE", help=".onnx, .pt2, or .safetensors for torch")
+    one.add_argument("--force", action="store_true", help="replace a file that is there")
     one = add("bench", bench, "speed beside peers that are installed, all in one run")
     one.add_argument("--scaling", action="store_true", help="instead: how time and memory grow with width, nets, batch")
     one.add_argument("--neighbour", action="store_true", help="instead: speed beside one busy process on two cores")
     one.add_argument("--overhead", action="store_true", help="instead: what a run costs beside updates; prediction")
+    one.add_argument("--tables", action="store_true", help="instead: errors on small tables beside scikit-learn's")
+    one.add_argument("--choose", action="store_true", help="instead: other tables, on which defaults were chosen")
+    one.add_argument("--pretrain", action="store_true", help="instead: contrastive divergence on 784-500")
     one.add_argument("--images", action="store_true", help="instead: the image nets beside plain eager PyTorch")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
     return top
+
+
+def _choosing_a_net(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN", help="a run folder, or an estimator that was saved")
+    command.add_argument("--net", metavar="NAME", help="which architecture, where a run has several")
+    command.add_argument("--arm", metavar="NAME", help="which arm; the paper's claim's, or the last, where not given")
+    command.add_argument("--seed", metavar="N|all", help="which seed, or all averaged; the first where not given")
+    command.add_argument("--divide", type=float, metavar="D", help="pixels go up to D, not to 1; the net divides them")
 
 
 def list_recipes(options: argparse.Namespace) -> int:
@@ -259,6 +281,18 @@ def data(options: argparse.Namespace) -> int:
     from meannet.console import data_and_tell
 
     return data_and_tell(options)
+
+
+def predict(options: argparse.Namespace) -> int:
+    from meannet.predict import predict_and_tell
+
+    return predict_and_tell(options)
+
+
+def export(options: argparse.Namespace) -> int:
+    from meannet.predict import export_and_tell
+
+    return export_and_tell(options)
 
 
 def bench(options: argparse.Namespace) -> int:

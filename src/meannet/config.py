@@ -90,6 +90,66 @@ class Optim:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Joint:
+    """Training of all layers of a deep Boltzmann machine together."""
+
+    epochs: int = 300
+    lr: float = 0.001
+    lr_decay: float = 0.991  # each epoch
+    lr_least: float = 0.0001
+    decay: float = 0.0002  # of weights
+    sweeps: int = 30  # of mean field for each mini-batch
+    chains: int = 100
+    steps: int = 5  # Gibbs steps of the chains for each mini-batch
+    targets: tuple[float, ...] = (0.2, 0.1)  # mean activities that the two layers are pulled to
+    cost: float = 0.001  # how strongly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain:
+    """Generative pretraining of the hidden layers, and how finetuning begins.
+
+    Where there is one value a layer, the last one given holds for all layers after it.
+    """
+
+    model: Literal["dbn", "dbm"] = "dbn"
+    visible: Literal["bernoulli", "gaussian"] = "bernoulli"
+    epochs: tuple[int, ...] = (50,)
+    lr: tuple[float, ...] = (0.1,)
+    decay: tuple[float, ...] = (0.0002,)  # of weights
+    initial_sd: tuple[float, ...] = (0.1,)
+    steps_every: tuple[int, ...] = (0,)  # epochs after which the Gibbs steps grow by one and divide the rate; 0: never
+    steps: int = 1  # of contrastive divergence
+    persistent: bool = False
+    states: Literal["means", "samples"] = "means"  # of visible units in reconstructions
+    sample_inputs: bool = False  # binary states of the inputs, drawn anew for each update, instead of the inputs
+    data_biases: Literal["none", "upper", "all"] = "none"  # layers whose visible biases come from the data's means
+    batch: int = 100
+    rule: Literal["a1", "plain"] = "plain"
+    momentum_start: float = 0.5
+    momentum_end: float = 0.9
+    momentum_epochs: int = 5
+    sudden: bool = True  # whether momentum jumps after those epochs instead of rising over them
+    labels: bool = False  # whether the top layer of a deep Boltzmann machine sees labels while it is pretrained
+    joint: Joint = field(default_factory=Joint)
+    softmax_epochs: int = 10  # of the new softmax layer alone, before finetuning
+    softmax_lr: float = 0.1
+    scale_up: bool = True  # in arms that omit units, divide the weights that they feed by 1 - rate at the start
+    gibbs: int = 1000  # steps before the samples that the report shows
+
+    def of(self, name: str, layer: int) -> Any:
+        """A layer's own value of a setting that has one a layer."""
+        values = getattr(self, name)
+        return values[min(layer, len(values) - 1)]
+
+    def quick(self) -> "Pretrain":
+        """A look: a fiftieth of the epochs."""
+        joint = replace(self.joint, epochs=max(1, self.joint.epochs // 150))
+        epochs = tuple(max(1, count // 50) for count in self.epochs)
+        return replace(self, epochs=epochs, joint=joint, softmax_epochs=min(self.softmax_epochs, 2), gibbs=100)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Arm:
     """One side of a comparison: which units it omits, and numbers of its own in place of the experiment's."""
 
@@ -135,6 +195,7 @@ class Experiment:
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     dropout: Dropout = field(default_factory=Dropout)
+    pretrain: Pretrain | None = None
     conv: Conv | None = None  # for pictures
     claims: tuple[Claim, ...] = ()  # the first is the headline
     record_every: int = 1  # epochs between two lines of the record
@@ -170,12 +231,19 @@ class Experiment:
 
     def digest(self) -> str:
         """A hash of every setting that decides the numbers, and of nothing else."""
-        names = ("data", "net", "dropout", "optim", "arms", "seeds", *["conv"][: self.conv is not None])
-        parts = to_json({name: getattr(self, name) for name in names})
-        for part in (parts["data"], *parts["arms"]):  # settings that came later count where they are used
+        return self._digest("data", "net", "dropout", "optim", "arms", "seeds")
+
+    def pretrain_digest(self) -> str:
+        """The same of pretraining, which neither arms nor finetuning decide."""
+        return self._digest("data", "net", "seeds")
+
+    def _digest(self, *names: str) -> str:
+        also = [name for name in ("pretrain", "conv") if getattr(self, name) is not None]
+        parts = to_json({name: getattr(self, name) for name in (*names, *also)})
+        for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
             for name in ("cases", "conv", "weight_decay", "top_decay"):
-                if name in part and not part[name] and part[name] != 0.0:
-                    del part[name]
+                if part.get(name) is None or part[name] is False:
+                    part.pop(name, None)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def quick(self) -> "Experiment":
@@ -185,6 +253,7 @@ class Experiment:
             self,
             net=replace(self.net, hidden=self.net.hidden[:1]),
             optim=self.optim.compressed(epochs),
+            pretrain=self.pretrain.quick() if self.pretrain else None,
             seeds=self.seeds[:2],
             record_every=1,
         )
@@ -206,11 +275,20 @@ def settings(experiment: Experiment) -> dict[str, Any]:
     for group in ("data", "net", *["conv"][: experiment.conv is not None], "dropout", "optim"):
         part = getattr(experiment, group)
         found |= {f"{group}.{f.name}": getattr(part, f.name) for f in fields(part)}
+    if experiment.pretrain:
+        found |= _pretraining(experiment.pretrain)
     left_out = ("name",) if experiment.conv else ("name", "conv", "weight_decay", "top_decay")
     for arm in experiment.arms:
         found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name not in left_out}
     rest = ("seeds", "record_every", "samples")
     return found | {name: getattr(experiment, name) for name in rest}
+
+
+def _pretraining(part: Pretrain) -> dict[str, Any]:
+    """Without what a deep belief net has no use for."""
+    own = {f"pretrain.{f.name}": getattr(part, f.name) for f in fields(part) if f.name != "joint"}
+    joint = {f"pretrain.joint.{f.name}": getattr(part.joint, f.name) for f in fields(part.joint)}
+    return own | joint if part.model == "dbm" else {path: v for path, v in own.items() if path != "pretrain.labels"}
 
 
 def text_of(value: Any) -> str:
@@ -261,8 +339,10 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
         where = whole[: len(whole) - len(".".join(path))]
         raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
     value = getattr(part, name)
-    if value is None and dataclasses.is_dataclass(typing.get_args(hints[name])[0]):
-        raise ValueError(f"no setting {whole!r}: this experiment has no {name} layers; cifar10.g_conv has")
+    if value is None and name == "pretrain":
+        raise ValueError(f"no setting {whole!r}: this experiment does not pretrain; mnist.a2_dbn and others do")
+    if value is None and name == "conv" and path[1:]:
+        raise ValueError(f"no setting {whole!r}: this experiment has no convolutional layers; cifar10.g_conv has")
     if dataclasses.is_dataclass(value) or (name == "arms"):
         if not path[1:]:
             raise ValueError(
@@ -383,6 +463,8 @@ def _check(e: Experiment) -> None:
     need(0 <= optim.momentum_end < 1, "optim.momentum_end", optim.momentum_end, "at least 0 and below 1")
     need(optim.limit > 0, "optim.limit", optim.limit, "a squared length above 0, or inf for no bound")
     need(all(cut >= 0 for cut in optim.cuts), "optim.cuts", optim.cuts, "epochs, 0 or more")
+    if e.pretrain:
+        _check_pretraining(e, e.pretrain, need)
     need(bool(e.arms), "arms", "empty", "at least one arm")
     need(len({arm.name for arm in e.arms}) == len(e.arms), "arms", ",".join(a.name for a in e.arms), "named apart")
     for arm in e.arms:
@@ -429,3 +511,36 @@ def _check_conv(e: Experiment, conv: Conv, need: Callable[[bool, str, Any, str],
         layers == {len(conv.initial_sd)} and all(0 < sd < math.inf for sd in conv.initial_sd)
     )
     need(good, "conv.initial_sd", conv.initial_sd, "above 0 for each hidden layer, or empty to try variances")
+
+
+def _check_pretraining(e: Experiment, p: Pretrain, need: Callable[[bool, str, Any, str], None]) -> None:
+    need(e.net.units == "logistic", "net.units", e.net.units, "logistic where nets are pretrained")
+    if p.model == "dbm":
+        two = all(len(sizes) == 2 for sizes in e.net.hidden)
+        need(two, "net.hidden", e.net.hidden, "two layers for a deep Boltzmann machine, such as 500,1000")
+        need(p.visible == "bernoulli", "pretrain.visible", p.visible, "bernoulli for a deep Boltzmann machine")
+    for name, least in (("epochs", 1), ("steps_every", 0)):
+        counts = getattr(p, name)
+        good = bool(counts) and all(least <= count < 2**31 for count in counts)
+        need(good, f"pretrain.{name}", counts, f"{least} or more, for each layer or for all")
+    for name, least in (("lr", 1e-30), ("decay", 0), ("initial_sd", 0)):
+        values = getattr(p, name)
+        good = bool(values) and all(least <= value < math.inf for value in values)
+        need(good, f"pretrain.{name}", values, f"{'above' if least else 'at least'} 0, for each layer or for all")
+    for name, least, most in (("steps", 1, 1000), ("batch", 1, 2**31), ("momentum_epochs", 0, 2**31)):
+        count = getattr(p, name)
+        need(least <= count < most, f"pretrain.{name}", count, f"from {least} to {most - 1}")
+    for name in ("momentum_start", "momentum_end"):
+        need(0 <= getattr(p, name) < 1, f"pretrain.{name}", getattr(p, name), "at least 0 and below 1")
+    need(p.softmax_epochs >= 0, "pretrain.softmax_epochs", p.softmax_epochs, "0 or more")
+    need(0 < p.softmax_lr < math.inf, "pretrain.softmax_lr", p.softmax_lr, "above 0")
+    need(p.gibbs >= 0, "pretrain.gibbs", p.gibbs, "0 or more")
+    j = p.joint
+    for name, least in (("epochs", 1), ("sweeps", 1), ("chains", 1), ("steps", 1)):
+        need(getattr(j, name) >= least, f"pretrain.joint.{name}", getattr(j, name), f"{least} or more")
+    need(0 < j.lr < math.inf, "pretrain.joint.lr", j.lr, "above 0")
+    need(0 < j.lr_decay <= 1, "pretrain.joint.lr_decay", j.lr_decay, "above 0 and at most 1")
+    need(0 <= j.lr_least < math.inf, "pretrain.joint.lr_least", j.lr_least, "0 or more")
+    need(0 <= j.decay < math.inf and 0 <= j.cost < math.inf, "pretrain.joint.decay", j.decay, "0 or more, and so cost")
+    good = len(j.targets) == 2 and all(0 < target < 1 for target in j.targets)
+    need(good, "pretrain.joint.targets", j.targets, "two numbers between 0 and 1")

@@ -20,6 +20,7 @@ from meannet import outcome, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
+from meannet.pretrain.stack import Done
 from meannet.runlog import RunFolder
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -104,7 +105,7 @@ def resume_command(out: Path) -> str:
 
 def tell_interrupted(console: Console, out: Path) -> None:
     with suppress(OSError):  # the terminal may be what went away
-        if any(out.glob("state*.safetensors")):
+        if RunFolder(out).began():
             console.print(f"stopped; saved. Go on with: {resume_command(out)}")
         elif (out / "experiment.json").exists():
             console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
@@ -194,15 +195,21 @@ class _Lines:
     def show(self, progress: Progress) -> None:
         done = progress.epoch.epoch
         since = done - self.last[1] if self.last[0] == progress.net else done
-        if not progress.test_error or (since < progress.epochs // 20 and done < progress.epochs):
+        shown = _figures(progress)
+        if not shown or (since < progress.epochs // 20 and done < progress.epochs):
             return
         self.last = (progress.net, done)
-        errors = [f"{arm} {100 * error:.2f} %" for arm, error in progress.test_error.items()]
-        shown = ", ".join(errors[:4]) + (" …" if len(errors) > 4 else "")
         with suppress(OSError):  # training goes on where nobody watches any more
-            self.console.print(
-                f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, errors: {shown}"
-            )
+            self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
+
+
+def _figures(progress: Progress) -> str:
+    """Errors where they were counted, or the figure of an epoch of pretraining, averaged over seeds."""
+    if isinstance(progress.epoch, Done):
+        values = progress.epoch.values
+        return f"{progress.epoch.figure}: {sum(values) / len(values):.4g}"
+    errors = [f"{arm} {100 * error:.2f} %" for arm, error in progress.test_error.items()]
+    return f"errors: {', '.join(errors[:4])}{' …' if len(errors) > 4 else ''}" if errors else ""
 
 
 def evaluate_and_tell(options: argparse.Namespace) -> int:
@@ -218,10 +225,10 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
     rows = []
     for hidden in experiment.net.hidden:
-        name = outcome.net_name(hidden, dataset, experiment.conv)
+        name = outcome.net_name(experiment, hidden, dataset)
         with naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-            fleet, faults = experiments.load_fleet(experiment, folder, hidden, dataset, where)
-            rows += outcome.sampled_rows(experiment, fleet, name, dataset, options.samples, faults)
+            fleet, faults, cases = experiments.load_fleet(experiment, folder, hidden, dataset, where)
+            rows += outcome.sampled_rows(experiment, fleet, name, cases, options.samples, faults)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}

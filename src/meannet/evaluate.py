@@ -7,6 +7,7 @@ from torch import Tensor
 
 from meannet.core import metrics
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs, block
 
 CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
 
@@ -18,12 +19,12 @@ def chunks(fleet: Fleet, cases: int) -> Iterator[range]:
 
 
 @torch.no_grad()
-def mean_network_figures(fleet: Fleet, inputs: Tensor, targets: Tensor) -> tuple[list[int], list[float]]:
+def mean_network_figures(fleet: Fleet, inputs: Tensor | OwnInputs, targets: Tensor) -> tuple[list[int], list[float]]:
     """Errors and mean log probability of the right answer, per net, of the mean network."""
     wrong = torch.zeros(len(fleet.seeds), dtype=torch.int64, device=fleet.device)
     log_probability = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        outputs = fleet.mean_outputs(inputs[part.start : part.stop])
+        outputs = fleet.mean_outputs(block(inputs, part))
         right = targets[part.start : part.stop]
         wrong += metrics.errors(outputs, right)
         log_probability -= metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
@@ -32,12 +33,12 @@ def mean_network_figures(fleet: Fleet, inputs: Tensor, targets: Tensor) -> tuple
 
 @torch.no_grad()
 def sampled_errors(
-    fleet: Fleet, inputs: Tensor, targets: Tensor, counts: list[int]
+    fleet: Fleet, inputs: Tensor | OwnInputs, targets: Tensor, counts: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        x, right = inputs[part.start : part.stop], targets[part.start : part.stop]
+        x, right = block(inputs, part), targets[part.start : part.stop]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
             log_probs = fleet.sampled_outputs(x, sample, part).log_softmax(-1)

@@ -1,6 +1,5 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +8,16 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, fast, outcome
-from meannet.config import Conv, Experiment, settings, to_json
+from meannet import checkpoint, data, device, evaluate, fast, outcome, pretraining
+from meannet.config import Conv, Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.convfleet import conv_fleet, pixel_mean
 from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
+from meannet.pretrain.stack import Done, Stack
+from meannet.pretrain.unrolled import install_, seen
+from meannet.pretraining import check_settings, check_unchanged, chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
 
@@ -30,8 +32,8 @@ class Interrupted(Exception):
 class Progress:
     """Told to the caller after every epoch."""
 
-    net: str
-    epoch: Epoch
+    net: str  # and, while it is pretrained, which stage of that
+    epoch: Epoch | Done
     epochs: int
     test_error: dict[str, float]  # mean over seeds, by arm; empty where not recorded
     seconds: float
@@ -68,10 +70,7 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     """Go on where a run stopped, bit-identically on the CPU; a finished run is left alone."""
     opened = RunFolder.open(Path(folder))
     if opened.result.exists():
-        result = opened.read("result.json")
-        if not isinstance(result, dict) or "arms" not in result:
-            raise ValueError(f"{opened.result} is broken; remove it, and resuming writes it anew")
-        return result
+        return opened.found()
     experiment = opened.experiment()
     if options.device == "auto":  # devices differ in rounding, and so do paths
         options = replace(options, device=opened.began_with("device", "auto"))
@@ -86,12 +85,10 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
     if experiment.conv is not None:
         return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
-    visible_rates, hidden_rates = zip(*(experiment.rates(arm) for arm in each), strict=True)
-    layers = [visible_rates, *[hidden_rates] * len(hidden)]
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
         experiment.seeds * len(experiment.arms),
-        [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers],
+        _rates(experiment, hidden),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
@@ -131,11 +128,45 @@ def _make_conv_fleet(
 
 def load_fleet(
     experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: torch.device
-) -> tuple[Fleet, list[Fault]]:
-    """The fleet as a run last saved it and the nets that were stopped; settings and data must still be the same."""
+) -> tuple[Fleet, list[Fault], Dataset]:
+    """The fleet as a run last saved it, the nets that were stopped, and the cases as its nets see them.
+
+    Settings and data must still be the same.
+    """
+    if experiment.pretrain and experiment.pretrain.model == "dbm":
+        stack = pretraining.prepare(experiment, hidden, dataset, where)
+        pretraining.restore(stack, experiment, folder, hidden, dataset)
+        dataset = seen(stack, dataset, len(experiment.arms))
     fleet = make_fleet(experiment, hidden, dataset, where)
     facts = _restore(fleet, experiment, folder, hidden, dataset)
-    return fleet, [Fault(**fault) for fault in facts["faults"]]
+    return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
+
+
+def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
+    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    if experiment.conv is not None:
+        raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
+    path = folder.state(hidden, len(experiment.net.hidden))
+    try:
+        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
+    except checkpoint.CheckpointError as error:
+        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
+    check_settings(facts, experiment, experiment.digest(), path)
+
+    def group(name: str) -> list[torch.Tensor]:
+        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
+
+    return Fleet(
+        units=experiment.net.units,
+        output="softmax",
+        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
 
 
 def _run(
@@ -143,6 +174,7 @@ def _run(
 ) -> dict[str, Any]:
     with folder.locked():
         before = folder.forget_after(_saved_epochs(experiment, folder, dataset, options.say))
+        before = max(before, pretraining.recover(experiment, folder, dataset, options.say))
         clock = time.perf_counter()
 
         def seconds() -> float:
@@ -150,13 +182,17 @@ def _run(
 
         arms, rows, engine = [], [], None
         for hidden in experiment.net.hidden:
-            name = net_name(hidden, dataset, experiment.conv)
+            name = net_name(experiment, hidden, dataset)
             with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-                fleet, faults, engine = _train_one(experiment, folder, hidden, dataset, where, options, seconds)
-                arms += outcome.arm_results(experiment, fleet, name, dataset, faults, folder.records())
+                stack = _pretrain_one(experiment, folder, hidden, dataset, where, options, seconds)
+                cases = seen(stack, dataset, len(experiment.arms)) if stack else dataset
+                fleet, faults, engine = _train_one(
+                    experiment, folder, hidden, cases, stack, name, where, options, seconds
+                )
+                arms += outcome.arm_results(experiment, fleet, name, cases, faults, folder.records())
                 if experiment.samples:
                     options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
-                    rows += outcome.sampled_rows(experiment, fleet, name, dataset, experiment.samples, faults)
+                    rows += outcome.sampled_rows(experiment, fleet, name, cases, experiment.samples, faults)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
@@ -173,6 +209,7 @@ def _run(
                 "n_train": len(dataset.train.inputs),
                 "n_test": len(dataset.test.inputs),
                 "image": dataset.image,
+                "classes": dataset.classes,
                 "digest": dataset.digest,
             },
             "epochs": experiment.optim.epochs,
@@ -183,11 +220,13 @@ def _run(
             "commit": device.commit(),
             "versions": device.versions(),
         }
+        if experiment.pretrain:
+            result["pretraining"] = pretraining.summary(folder)
         folder.write("result.json", result)
         return result
 
 
-def _train_one(
+def _pretrain_one(
     experiment: Experiment,
     folder: RunFolder,
     hidden: Sequence[int],
@@ -195,13 +234,44 @@ def _train_one(
     where: torch.device,
     options: Options,
     seconds: Callable[[], float],
+) -> Stack | None:
+    """The pretrained stack of one architecture, trained to its end; None where the experiment has no pretraining."""
+    if experiment.pretrain is None:
+        return None
+    name = net_name(experiment, hidden, dataset)
+    # Written before the first update: a run that is stopped while it pretrains must go on with the same path.
+    products = "tf32" if where.type == "cuda" else str(fast.products(where, options.path)).removeprefix("torch.")
+    command = folder.began_with("command", options.command)
+    folder.write("environment.json", device.environment(where, f"{products} products", options.path, command))
+    saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
+    stack = pretraining.prepare(experiment, hidden, dataset, where)
+    for done in pretraining.run(
+        stack, experiment, folder, dataset, saving, options.say, path=options.path, stop=options.stop
+    ):
+        options.progress(Progress(f"{name}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
+    if not stack.finished:
+        raise Interrupted
+    return stack
+
+
+def _train_one(
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    stack: Stack | None,
+    name: str,
+    where: torch.device,
+    options: Options,
+    seconds: Callable[[], float],
 ) -> tuple[Fleet, list[Fault], Engine]:
     """Train, or go on training, one architecture to its last epoch."""
     fleet = make_fleet(experiment, hidden, dataset, where)
+    if stack and experiment.pretrain:
+        install_(fleet, stack, scale_up=experiment.pretrain.scale_up)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     facts = _restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
-    name = net_name(hidden, dataset, experiment.conv)
     if facts["epoch"]:
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
     inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
@@ -222,7 +292,7 @@ def _train_one(
             "epoch": epoch_now,
             "faults": [vars(fault) for fault in faults],
             "settings": experiment.digest(),
-            "chosen": _chosen(experiment),
+            "chosen": chosen(experiment),
             "data": dataset.digest,
         }
         checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
@@ -270,28 +340,18 @@ def _restore(
     if not checkpoint.exists(path):
         return {"epoch": 0, "faults": []}
     tensors, facts = checkpoint.load(path)
-    if facts["settings"] != experiment.digest():
-        now, then = _chosen(experiment), facts["chosen"]
-        changed = [p for p in now | then if now.get(p) != then.get(p)]
-        which = f"{changed[0]} was {json.dumps(then.get(changed[0]))}" if changed else "arms were in another order"
-        raise checkpoint.CheckpointError(
-            f"settings changed since {path.name} was saved: {which}; put that back in "
-            f"{folder.path / 'experiment.json'}, or start a new run with `meannet run`"
-        )
-    if facts["data"] != dataset.digest:
-        raise checkpoint.CheckpointError(
-            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
-        )
+    check_unchanged(facts, experiment, experiment.digest(), path, dataset)
     for name, tensor in fleet.state().items():
         tensor.copy_(tensors[name])
     return facts
 
 
-def _chosen(experiment: Experiment) -> dict[str, Any]:
-    """What the digest is of, by path, to name a setting that was changed."""
-    return {
-        path: to_json(value) for path, value in settings(experiment).items() if path not in ("record_every", "samples")
-    }
+def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
+    """Of the visible units and of each hidden layer, (nets, 1)."""
+    each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
+    visible_rates, hidden_rates = zip(*each, strict=True)
+    layers = [visible_rates, *[hidden_rates] * len(hidden)]
+    return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
 
 
 def _saved_epochs(
@@ -302,5 +362,5 @@ def _saved_epochs(
     for hidden in experiment.net.hidden:
         path = folder.state(hidden, len(experiment.net.hidden))
         if checkpoint.exists(path):
-            found[net_name(hidden, dataset, experiment.conv)] = checkpoint.recover(path, say)["epoch"]
+            found[net_name(experiment, hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
     return found

@@ -1,7 +1,8 @@
 """Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
-`python -m meannet.kept README.md docs/paper-map.md` writes into each page what stands between its markers, such as
-`<!-- results -->` and `<!-- /results -->`, and draws the picture that a page with a `figure` marker shows.
+`python -m meannet.kept README.md docs/paper-map.md docs/tables.md` writes into each page what stands between its
+markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or `ranks` marker
+shows.
 """
 
 import html
@@ -19,6 +20,7 @@ from meannet.report.written import count, duration, plain, short, spread
 
 FOLDER = Path(__file__).resolve().parents[2] / "results"
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
+TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
 
@@ -71,7 +73,7 @@ def results_table(folder: Path, base: Path) -> str:
     counted = (
         f"Counts of test errors, of {', of '.join(sizes.values())}. Time is that of the whole run, all arms and seeds."
     )
-    return "\n\n".join((_table(heads, rows, right=(3, 4)), counted, "\n".join(notes)))
+    return "\n\n".join((markdown_table(heads, rows, right=(3, 4)), counted, "\n".join(notes)))
 
 
 def choices_table(folder: Path, base: Path) -> str:
@@ -92,7 +94,8 @@ def choices_table(folder: Path, base: Path) -> str:
             name = ""
     if not rows:
         return "No choice is kept yet."
-    return _table(("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next"), rows, right=(3,))
+    heads = ("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next")
+    return markdown_table(heads, rows, right=(3,))
 
 
 def picture(results: Sequence[Result]) -> str:
@@ -152,6 +155,7 @@ def picture_words(results: Sequence[Result]) -> tuple[str, str]:
 
 def fill(text: str, folder: Path, base: Path) -> str:
     """A page with what stands between its markers made anew; `base` is the folder that the page is in."""
+    from meannet.bench import written
 
     def figure() -> str:
         results = pictured(folder)
@@ -167,6 +171,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "choices": lambda: choices_table(folder, base),
         "figure": figure,
     }
+    blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
     for name, made in blocks.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if marked.search(text):
@@ -180,12 +185,28 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
     """Bring a page, and the picture it shows, up to date with the kept results; returns what was written."""
     text = page.read_text(encoding="utf-8")
     page.write_text(fill(text, folder, page.resolve().parent), encoding="utf-8")
-    results = pictured(folder)
-    if "<!-- figure -->" not in text or not results:
-        return [page]
-    drawn = page.resolve().parent / PICTURE
-    drawn.write_text(picture(results), encoding="utf-8")
-    return [page, drawn]
+    results, ranked = pictured(folder), tables(folder, "cpu")
+    pictures: dict[Path, Callable[[], str]] = {}
+    if "<!-- figure -->" in text and results:
+        pictures[PICTURE] = lambda: picture(results)
+    if "<!-- ranks -->" in text and ranked:
+        pictures[Path(RANKS)] = lambda: ranks_picture(ranked)
+    for path, made in pictures.items():
+        (page.resolve().parent / path).write_text(made(), encoding="utf-8")
+    return [page, *(page.resolve().parent / path for path in pictures)]
+
+
+def tables(folder: Path, name: str) -> Result | None:
+    """A kept comparison on small tables."""
+    path = folder / TABLES / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def ranks_picture(document: Result) -> str:
+    """Mean ranks over small tables with their critical difference, as SVG on a white card."""
+    from meannet.bench import standing, written
+
+    return _card(written.drawn(document), standing.WIDTH, standing.HEIGHT, *written.words(document))
 
 
 def _kept(folder: Path, *, held_out: bool) -> Iterator[tuple[Path, Result]]:
@@ -222,7 +243,7 @@ def _card(drawn: str, width: int, height: int, title: str, caption: str) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """A markdown table; the columns named in `right` are set flush right."""
     rule = ["--:" if column in right else "---" for column in range(len(heads))]
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))
@@ -239,7 +260,7 @@ def _span(values: list[float]) -> str:
 
 def main(pages: Sequence[str]) -> int:
     if not pages:
-        print("usage: python -m meannet.kept README.md docs/paper-map.md", file=sys.stderr)
+        print("usage: python -m meannet.kept README.md docs/paper-map.md docs/tables.md", file=sys.stderr)
         return 2
     for page in pages:
         print("wrote", ", ".join(map(str, rewrite(Path(page)))))

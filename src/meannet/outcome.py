@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meannet import evaluate
-from meannet.config import Conv, Experiment
+from meannet.config import Experiment
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet
 from meannet.train import Epoch, Fault
@@ -15,12 +15,13 @@ Record = dict[str, Any]
 CURVE_POINTS = 100
 
 
-def net_name(hidden: Sequence[int], dataset: Dataset, conv: Conv | None = None) -> str:
-    """784-800-800-10, say; 3x32x32-c64-c64-c64-l16-10 with convolutional and local layers."""
-    below = [str(dataset.train.inputs.shape[1])]
-    if conv is not None:
+def net_name(experiment: Experiment, hidden: Sequence[int], dataset: Dataset) -> str:
+    """784-800-800-10, say, from the cases as the data set has them; 3x32x32-c64-c64-c64-l16-10 for images."""
+    extra = hidden[-1] if experiment.pretrain and experiment.pretrain.model == "dbm" else 0
+    below = [str(dataset.train.inputs.shape[1] + extra)]
+    if experiment.conv is not None:
         below = ["x".join(map(str, image_shape(dataset)))]
-        below += [f"c{banks}" for banks in conv.banks] + [f"l{banks}" for banks in conv.local]
+        below += [f"c{banks}" for banks in experiment.conv.banks] + [f"l{banks}" for banks in experiment.conv.local]
     return "-".join([*below, *map(str, hidden), str(len(dataset.classes))])
 
 
@@ -29,7 +30,7 @@ def image_shape(dataset: Dataset) -> tuple[int, int, int]:
     if dataset.image is None:
         raise ValueError(f"{dataset.name} holds no pictures, and convolutional nets take nothing else")
     inputs = dataset.train.inputs
-    return (inputs.shape[1] if inputs.dim() == 4 else 1, *dataset.image)
+    return (inputs.shape[1] if len(inputs.shape) == 4 else 1, *dataset.image)
 
 
 def epoch_records(

@@ -22,6 +22,7 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.metrics = path / "metrics.jsonl"
+        self.pretraining = path / "pretrain.jsonl"
         self.result = path / "result.json"
 
     @classmethod
@@ -60,6 +61,13 @@ class RunFolder:
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
 
+    def found(self) -> dict[str, Any]:
+        """What result.json says; the run must have finished."""
+        result = self.read("result.json")
+        if not isinstance(result, dict) or "arms" not in result:
+            raise ValueError(f"{self.result} is broken; remove it, and resuming writes it anew")
+        return result
+
     def began_with(self, name: str, otherwise: str) -> str:
         """What environment.json says of how the run began, such as its command."""
         try:
@@ -76,22 +84,28 @@ class RunFolder:
         """Where the state of an architecture is kept; named by it where the experiment has several."""
         return self.path / ("state.safetensors" if of == 1 else f"state.{'-'.join(map(str, hidden))}.safetensors")
 
-    def append(self, records: Iterable[dict[str, Any]]) -> None:
+    def pretrained(self, hidden: Sequence[int], of: int) -> Path:
+        """Where an architecture's pretrained stack is kept."""
+        return self.path / self.state(hidden, of).name.replace("state", "pretrained")
+
+    def append(self, records: Iterable[dict[str, Any]], path: Path | None = None) -> None:
         """Add lines to the record; on the disk when this returns, before the state that builds on them."""
+        path = path or self.metrics
         try:
-            with self.metrics.open("a", encoding="utf-8") as file:
+            with path.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(record) + "\n" for record in records)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.metrics)) from None
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self, path: Path | None = None) -> list[dict[str, Any]]:
         """All whole lines; a last one that a crash cut short is left out."""
-        if not self.metrics.exists():
+        path = path or self.metrics
+        if not path.exists():
             return []
         found = []
-        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
@@ -99,7 +113,7 @@ class RunFolder:
             except (ValueError, TypeError, KeyError):
                 if number == len(lines):
                     break
-                raise ValueError(f"{self.metrics}, line {number}: not a record of an epoch; remove the line") from None
+                raise ValueError(f"{path}, line {number}: not a record of an epoch; remove the line") from None
             found.append(record)
         return found
 
@@ -109,12 +123,25 @@ class RunFolder:
         write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
         return max((record["seconds"] for record in kept), default=0.0)
 
+    def forget_pretraining_after(self, saved: dict[str, tuple[int, int]]) -> float:
+        """The same of pretraining: `saved` has stage and epoch by net."""
+        if not self.pretraining.exists():
+            return 0.0
+        every = self.records(self.pretraining)
+        kept = [line for line in every if (line["stage"], line["epoch"]) <= saved.get(line["net"], (0, 0))]
+        write_atomically(self.pretraining, "".join(json.dumps(record) + "\n" for record in kept).encode())
+        return max((record["seconds"] for record in kept), default=0.0)
+
     def discard_untrained(self) -> None:
         """Remove what a run wrote that could not begin."""
-        if not any(self.path.glob("state*.safetensors")):
-            for name in ("experiment.json", "environment.json", "metrics.jsonl"):
+        if not self.began():
+            for name in ("experiment.json", "environment.json", "metrics.jsonl", "pretrain.jsonl"):
                 (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
+
+    def began(self) -> bool:
+        """Whether there is a state to go on from."""
+        return any(self.path.glob("state*.safetensors")) or any(self.path.glob("pretrained*.safetensors"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

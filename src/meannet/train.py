@@ -13,6 +13,8 @@ from meannet.core.sgd import step_size
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
+ENOUGH = 30  # presentations of cases in which a net that has not collapsed shows some activity
+
 
 @dataclass
 class Tally:
@@ -144,17 +146,20 @@ def train(
     origin: int = 0,
     stopped: Sequence[int] = (),
     stop: Callable[[], bool] = lambda: False,
+    still: bool = False,
 ) -> Iterator[Epoch]:
     """Train from epoch `start` on, in place, yielding after every epoch; `lr` is each net's starting learning rate.
 
     The schedules begin at epoch `origin`: where nets that were trained before are trained anew, it is their `start`.
     A net whose loss is not finite, or that has collapsed, goes back to its state before that epoch and stays there,
     while the others go on. When `stop` says so in the middle of an epoch, every net goes back to the end of the last
-    whole one, and the generator ends; so it is when an exception, such as KeyboardInterrupt, ends the epoch.
+    whole one, and the generator ends; so it is when an exception, such as KeyboardInterrupt, ends the epoch. With
+    `still` no input ever varies: that first hidden weights have no gradient is then no collapse.
     """
     state = list(fleet.state().values())
     good = [tensor.clone() for tensor in state]
     out = set(stopped)
+    seen, before = 0, None
     for epoch in range(start, optim.epochs):
         if len(out) == len(fleet.seeds):
             return
@@ -170,7 +175,14 @@ def train(
         if tally is None:
             torch._foreach_copy_(state, good)
             return
-        faults = [fault for fault in find_faults(fleet, tally, epoch + 1, rates) if fault.net not in out]
+        seen += cases
+        if before:  # one or two cases leave a layer silent by chance
+            tally.active |= before.active
+            tally.moved |= before.moved
+        tally.moved |= still
+        found = find_faults(fleet, tally, epoch + 1, rates, collapsed=seen >= ENOUGH)
+        seen, before = (0, None) if seen >= ENOUGH else (seen, tally)
+        faults = [fault for fault in found if fault.net not in out]
         out |= {fault.net for fault in faults}
         for net in out:
             for tensor, last in zip(state, good, strict=True):
@@ -186,8 +198,8 @@ def train(
         )
 
 
-def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float]) -> list[Fault]:
-    """Nets that diverged or collapsed in this epoch, with the layer where it shows (1 is the first hidden layer)."""
+def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float], *, collapsed: bool = True) -> list[Fault]:
+    """Nets that diverged or, where that is asked, collapsed, with the layer where it shows (1 is the first hidden)."""
     parameters = zip(fleet.weights, fleet.biases, strict=True)
     finite = torch.stack([w.isfinite().all(2).all(1) & b.isfinite().all(1) for w, b in parameters], 1)  # (nets, layers)
     finite_loss, finite = tally.loss.isfinite().tolist(), finite.tolist()
@@ -197,6 +209,8 @@ def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float]) -> 
         if not (finite_loss[net] and all(finite[net])):
             layer = finite[net].index(False) + 1 if not all(finite[net]) else None
             found.append(Fault(net, epoch, "diverged: its loss or weights are not finite", layer, lr[net]))
+        elif not collapsed:
+            continue
         elif fleet.units == "rectified" and not all(active[net]):
             layer = active[net].index(False) + 1
             found.append(Fault(net, epoch, "collapsed: the layer gave zero for every case", layer, lr[net]))

@@ -16,6 +16,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from meannet import DropoutClassifier, DropoutRegressor
 from meannet.estimators import fitting
+from meannet.fast.cpu import Skipping
 from meannet.train import Fault, Plain
 
 X, Y = table()
@@ -27,6 +28,14 @@ def test_the_defaults_learn_iris_on_any_scale():
     wild = X * [1e-9, 1e9, 1, 1e4] + [0, 1e9, 1e4, 0]
     scores = cross_val_score(DropoutClassifier(random_state=0), wild, load_iris().target_names[y], cv=3)
     assert scores.mean() > 0.93
+
+
+def test_regression_bears_outliers_and_any_width():
+    rng = np.random.RandomState(0)
+    X = rng.standard_t(1.5, size=(300, 5))  # some are hundreds of standard deviations off
+    y = np.tanh(X).sum(1)
+    for hidden in (16, 256, 4000):
+        assert DropoutRegressor(hidden, random_state=0, epochs=20).fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.2
 
 
 def test_the_defaults_learn_a_line():
@@ -64,9 +73,10 @@ def test_a_few_rows_are_enough(make, rows):
     assert np.isfinite(fitted.predict(X)).all()
 
 
+@pytest.mark.parametrize("hidden", [(7, 5), (24,)])
 @pytest.mark.parametrize("make", [classifier, regressor])
-def test_inputs_that_never_vary_are_no_failure(make):
-    fitted = make(epochs=50).fit(np.ones((20, 3)), np.arange(20) % 4 == 0)
+def test_inputs_that_never_vary_are_no_failure(make, hidden):
+    fitted = make(epochs=50, hidden=hidden, lr="auto").fit(np.ones((40, 3)), np.arange(40) % 4 == 0)
     assert np.allclose(fitted.predict(np.ones((2, 3))), 0.25 * (make is regressor), atol=0.1)
 
 
@@ -97,7 +107,7 @@ def test_several_targets_have_a_softmax_each():
 
 
 def test_partial_fit_is_an_epoch_a_call_and_needs_the_classes_first():
-    fitted = classifier()
+    fitted = classifier(hidden=(16,))
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
         fitted.partial_fit(X, Y)
     for _ in range(40):
@@ -127,6 +137,44 @@ def test_warm_start_goes_on_with_the_nets_and_the_schedule_anew():
     assert fitted.history_[5]["lr"] == fitted.history_[0]["lr"] > fitted.history_[4]["lr"]
     assert 0 < max(float((a - b).abs().max()) for a, b in zip(first, fitted._fleet.weights, strict=True)) < 1
     assert classifier(epochs=5).fit(X, Y).fit(X, Y).n_iter_ == 5
+
+
+@pytest.mark.parametrize(
+    "change", [{"hidden": (7, 6)}, {"hidden": 7}, {"units": "logistic"}, {"dropout_hidden": 0.2}, {"n_nets": 2}]
+)
+def test_training_does_not_go_on_with_nets_of_another_shape(change):
+    (name,) = change
+    going = classifier(warm_start=True).fit(X, Y)
+    before = going.predict_proba(X)
+    going.set_params(**change)
+    for again in (going.fit, going.partial_fit):
+        with pytest.raises(ValueError, match=rf"{name} is .*, but the nets .* have .*warm_start=False"):
+            again(X, Y)
+    np.testing.assert_array_equal(going.predict_proba(X), before)
+    going.set_params(warm_start=False).fit(X, Y)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_partial_fit_refuses_early_stopping_as_scikit_learn_does(make):
+    with pytest.raises(ValueError, match="partial_fit does not support early_stopping=True"):
+        make(early_stopping=True).partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was(make, warm_start):
+    fitted = make(warm_start=warm_start).fit(X, Y)
+    before, history, y = fitted.predict(X), [*fitted.history_], Y if warm_start else Y[:, None] + np.arange(2)
+    fitted.set_params(lr=1e30, limit=np.inf)
+    for bad in ((X, y), (X[:, 1:], Y), (X, Y[:5])):
+        with pytest.raises(ValueError):
+            fitted.fit(*bad)
+        np.testing.assert_array_equal(fitted.predict(X), before)
+        assert fitted.history_ == history and fitted.n_iter_ == 4 and fitted.n_features_in_ == 6
+    untouched = make(lr=1e30, limit=np.inf)
+    with pytest.raises(ValueError, match="diverged"):
+        untouched.fit(X, Y)
+    assert not [name for name in vars(untouched) if name.endswith("_") or name.startswith("_")]
 
 
 def test_randomness_follows_scikit_learns_conventions():
@@ -162,15 +210,15 @@ def test_history_has_a_record_an_epoch():
 
 
 def test_an_interrupted_fit_leaves_the_last_whole_epoch(monkeypatch):
-    whole = Plain.epoch
+    for engine in (Plain, Skipping):
 
-    def epoch(self, number, *more):
-        tally = whole(self, number, *more)
-        if number == 2:
-            raise KeyboardInterrupt
-        return tally
+        def epoch(self, number, *more, whole=engine.epoch):
+            tally = whole(self, number, *more)
+            if number == 2:
+                raise KeyboardInterrupt
+            return tally
 
-    monkeypatch.setattr(Plain, "epoch", epoch)
+        monkeypatch.setattr(engine, "epoch", epoch)
     with pytest.warns(UserWarning, match="interrupted; the nets are as they were after epoch 2"):
         stopped = regressor(epochs=9, lr_end=1.0, momentum=(0.5, 0.5)).fit(X, X[:, 0])
     monkeypatch.undo()
@@ -279,3 +327,20 @@ def test_data_frames_keep_their_names():
     np.testing.assert_array_equal(fitted.predict_proba(frame), classifier().fit(X, Y).predict_proba(X))
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(frame[list("fedcba")])
+
+
+def test_data_frames_are_taken_with_their_names(tmp_path):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    fitted = classifier().fit(frame, pd.Series(Y, name="kind"))
+    np.testing.assert_array_equal(fitted.feature_names_in_, list("abcdef"))
+    np.testing.assert_array_equal(fitted.predict_proba(frame), classifier().fit(X, Y).predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[list("bacdef")])
+    fitted.save(tmp_path / "net.safetensors")
+    again = DropoutClassifier.load(tmp_path / "net.safetensors")
+    np.testing.assert_array_equal(again.predict(frame), fitted.predict(frame))
+    piped = make_pipeline(MinMaxScaler().set_output(transform="pandas"), classifier()).fit(frame, Y)
+    assert list(piped[-1].feature_names_in_) == list("abcdef")
+    several = regressor().fit(frame, frame[["a", "b"]])
+    assert several.predict(frame).shape == (40, 2)

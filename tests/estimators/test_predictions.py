@@ -5,15 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from estimator_toys import classifier, forward, layers, regressor, softmax, table
+from estimator_toys import classifier, forward, layers, regressor, softmax, standard, table
 
 from meannet.estimators import parameters
 
 X, Y = table()
-
-
-def standard(inputs):
-    return (inputs - inputs.mean(0)) / inputs.std(0)
 
 
 def test_probabilities_are_those_of_the_mean_network_by_hand():

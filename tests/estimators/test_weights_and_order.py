@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from meannet.config import Optim
 from meannet.estimators import cases
 from meannet.estimators.cases import Scaling, SparseRows, arrange
+from meannet.plain import Standardise
 
 X, Y = table()
 WHOLE = np.random.RandomState(1).randint(0, 4, len(X)).astype(float)
@@ -48,7 +49,8 @@ def test_a_weighted_step_is_the_gradient_of_the_weighted_mean_loss():
     after = classifier(**more, epochs=1, lr=0.05, lr_end=1.0).fit(X, Y, sample_weight=weights)
     share = weights / weights.sum()
     mean = share @ X
-    inputs = torch.tensor((X - mean) / np.sqrt(share @ (X - mean) ** 2))
+    z = (X - mean) / np.sqrt(share @ (X - mean) ** 2)
+    inputs = torch.tensor(z / np.sqrt(1 + z**2 / 9))
     free = [t[0].double().requires_grad_() for k in (0, 1) for t in (before._fleet.weights[k], before._fleet.biases[k])]
     outputs = torch.relu(inputs @ free[0].T + free[1]) @ free[2].T + free[3]
     losses = torch.nn.functional.cross_entropy(outputs, torch.tensor(Y), reduction="none")
@@ -103,11 +105,10 @@ def test_sparse_inputs_are_scaled_by_their_standard_deviation_and_not_shifted():
     np.testing.assert_allclose(found.scale, counts.std(0), rtol=1e-12)
     assert not found.mean.any()
     whole = {"batch": 40, "dropout_hidden": 0.0}  # the order of cases then does not count
-    scaled = classifier(standardize=False, **whole).fit(sparse.csr_array(counts / counts.std(0)), Y)
+    drawn_in = counts / counts.std(0) / np.sqrt(1 + (counts / counts.std(0)) ** 2 / 9)
+    scaled = classifier(standardize=False, **whole).fit(sparse.csr_array(drawn_in), Y)
     raw = classifier(**whole).fit(sparse.csr_array(counts), Y)
-    np.testing.assert_allclose(
-        raw.predict_proba(counts), scaled.predict_proba(counts / counts.std(0)), rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(raw.predict_proba(counts), scaled.predict_proba(drawn_in), rtol=1e-4, atol=1e-6)
 
 
 def test_no_sparse_matrix_is_made_dense_whole(monkeypatch):
@@ -135,6 +136,18 @@ def test_scaling_is_that_of_scikit_learn_on_any_scale():
     np.testing.assert_allclose(scaled[:, 0], [np.sqrt(1.5), -np.sqrt(1.5), 0])
     np.testing.assert_allclose(scaled[:, 1], [-np.sqrt(1.5), np.sqrt(1.5), 0])
     assert not scaled[:, 2].any()
+
+
+def test_outliers_come_no_further_than_the_reach_and_what_is_near_stays():
+    scaling = Scaling(np.array([1.0]), np.array([2.0]), reach=3.0)
+    z = np.array([0.0, 0.01, -1.0, 3.0, -30.0, 1e300])
+    found = scaling.apply(1 + 2 * z[:, None])[:, 0]
+    np.testing.assert_allclose(found, [0, 0.01, -0.9486832981, 2.1213203436, -2.9851115706, 3], atol=1e-6)
+    np.testing.assert_allclose(
+        Standardise(torch.ones(1).double(), 2 * torch.ones(1).double(), 3.0)(torch.tensor(1 + 2 * z[:, None]))[:, 0],
+        found,
+        rtol=1e-12,
+    )
 
 
 def test_weighted_scaling_is_that_of_copies():
@@ -169,5 +182,16 @@ def test_sparse_rows_give_what_indexing_a_dense_tensor_gives():
 
 
 def test_an_optim_of_the_estimator_falls_to_its_last_learning_rate():
-    made = classifier(lr=0.5, lr_end=0.01, epochs=10)._optim(100, False)
+    made = classifier(lr=0.5, lr_end=0.01, epochs=10)._optim(100, 6, False)
     assert isinstance(made, Optim) and made.lr * made.decay**made.epochs == pytest.approx(0.005)
+
+
+def test_the_learning_rate_of_regression_falls_with_what_the_last_hidden_layer_passes_on():
+    def lr(**more):
+        return regressor(**{"lr": "auto"} | more)._optim(100, 400, False).lr
+
+    assert lr(hidden=100) == lr(hidden=(9000, 100)) == 0.05
+    assert lr(hidden=2000) == pytest.approx(2 * lr(hidden=4000), rel=0.01) == pytest.approx(10 / 1500, rel=0.01)
+    assert lr(hidden=2000, dropout_hidden=0.0) == pytest.approx(10 / 3000, rel=0.01)
+    assert lr(hidden=()) == pytest.approx(10 / 401)
+    assert classifier(lr="auto")._optim(100, 400, False).lr == 0.5

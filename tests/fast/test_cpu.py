@@ -7,7 +7,7 @@ import torch
 
 from meannet import fast
 from meannet.core.dropout import kept
-from meannet.fast import build
+from meannet.fast import build, cpu
 from meannet.fast.cpu import SETS, Skipping, library, threads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.train import Plain
@@ -19,7 +19,7 @@ BEST = library().meannet_best_set()
 HERE = pytest.mark.parametrize("instruction_set", range(BEST + 1), ids=lambda n: SETS[n])
 
 
-def fleet(sizes, units, rates=(0.2, 0.5), dtype=torch.float32, seeds=(3, 5, 2**40 + 7), sd=0.3) -> Fleet:
+def fleet(sizes, units, rates=(0.2, 0.5), dtype=torch.float32, seeds=(3, 5, 2**40 + 7), sd=0.3, **more) -> Fleet:
     """Three nets: one without dropout, one with the rates given, one with uneven rates per unit."""
     layers = []
     for k, n in enumerate(sizes[:-1]):
@@ -27,7 +27,7 @@ def fleet(sizes, units, rates=(0.2, 0.5), dtype=torch.float32, seeds=(3, 5, 2**4
         each[1] = rates[0] if k == 0 else rates[1]
         each[2] = torch.linspace(0, 0.9, n, dtype=torch.float64)
         layers.append(each)
-    return initial_fleet(sizes, seeds, layers, units=units, sd=sd, dtype=dtype)
+    return initial_fleet(sizes, seeds, layers, units=units, sd=sd, dtype=dtype, **more)
 
 
 def cases(count, sizes, sparse=0.5):
@@ -79,6 +79,50 @@ def test_kernel_agrees_with_the_plain_version_in_float64(instruction_set, units,
         assert found.active.tolist() == expected.active.tolist()
 
 
+class OnDemand:
+    """Inputs that are made as they are asked for."""
+
+    def __init__(self, inputs):
+        self.inputs, self.asked = inputs, []
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, chosen):
+        self.asked.append(chosen.shape[1])
+        return self.inputs[chosen]
+
+
+@HERE
+@pytest.mark.parametrize("outputs", [3, 20], ids=["narrow", "wide"])
+@pytest.mark.parametrize("kind", ["softmax", "softmaxes", "logistic", "linear"])
+def test_kernel_has_every_kind_of_output_weights_of_cases_and_inputs_on_demand(
+    instruction_set, kind, outputs, monkeypatch
+):
+    monkeypatch.setattr(cpu, "FLOATS_A_CALL", 3 * 3 * 10 * 20)  # three mini-batches of three nets
+    sizes = (20, 33, outputs)
+    inputs, targets = cases(47, sizes)
+    groups = (outputs - 2, 2) if kind == "softmaxes" else ()
+    if groups:
+        targets = torch.stack((targets.clamp(max=groups[0] - 1), targets % 2), 1)
+    elif kind != "softmax":
+        targets = torch.randn(47, outputs, generator=torch.Generator().manual_seed(2))
+        targets = (targets > 0).float() if kind == "logistic" else targets
+    weights = torch.linspace(0.1, 3, 47)
+    more = {"output": kind.removesuffix("es"), "groups": groups}
+    plain, skipping = (fleet(sizes, "rectified", dtype=dtype, **more) for dtype in (torch.float64, torch.float32))
+    exact = targets if kind.startswith("softmax") else targets.double()
+    reference = Plain(plain, inputs.double(), exact, 10, LIMITS, weights.double())
+    asked = OnDemand(inputs)
+    kernel = Skipping(skipping, asked, targets, 10, LIMITS, weights, instruction_set)
+    for epoch in range(3):
+        expected, found = (engine.epoch(epoch, STEPS, 0.6, never) for engine in (reference, kernel))
+    assert far(plain, skipping) < 1e-5
+    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-5, atol=1e-6)
+    assert found.errors.tolist() == expected.errors.tolist()
+    assert asked.asked == [30, 17] * 3
+
+
 @pytest.mark.parametrize("units", ["rectified", "logistic"])
 def test_any_number_of_threads_gives_the_same_bits(units):
     sizes = (40, 150, 130, 10)
@@ -101,7 +145,7 @@ def test_loss_of_300_updates_stays_within_one_per_cent_of_the_plain_version(inst
     plain, skipping = fleet(sizes, "rectified", sd=0.05), fleet(sizes, "rectified", sd=0.05)
     engines = (
         Plain(plain, inputs, targets, 25, LIMITS),
-        Skipping(skipping, inputs, targets, 25, LIMITS, instruction_set),
+        Skipping(skipping, inputs, targets, 25, LIMITS, instruction_set=instruction_set),
     )
     for epoch in range(15):
         expected, found = (engine.epoch(epoch, STEPS, 0.6, never) for engine in engines)
@@ -120,7 +164,8 @@ def test_kernel_draws_the_masks_of_the_plain_version(instruction_set):
     trained.rates[1] = None
     trained.weights[1][:, 0] = 1.0  # so that the derivative reaches below
     before = trained.weights[0].clone()
-    Skipping(trained, inputs, targets, count, [math.inf] * 3, instruction_set).epoch(4, [1.0] * 3, 0.0, never)
+    engine = Skipping(trained, inputs, targets, count, [math.inf] * 3, instruction_set=instruction_set)
+    engine.epoch(4, [1.0] * 3, 0.0, never)
     moved = trained.weights[0][:, 0] - before[:, 0]  # sum over cases of each visible unit's presence times a factor
     keep = kept(trained.seeds, 4, 0, trained.rates[0], range(count), units)
     counts = keep.double().sum(2)  # a case's total input: how many of its units are there
@@ -144,13 +189,11 @@ def test_fast_path_is_chosen_on_a_cpu_and_plain_on_request():
     made = fleet((4, 5, 3), "logistic")
     assert fast.engine(made, inputs, targets, 5, LIMITS).name == "fast"
     assert fast.engine(made, inputs, targets, 5, LIMITS, "plain").name == "plain"
-    linear = initial_fleet((4, 5, 3), [0], [torch.zeros(1, 1)] * 2, units="logistic", output="linear")
-    assert fast.engine(linear, inputs, targets, 5, [1.0]).name == "plain"
-    with pytest.raises(ValueError, match="softmax outputs only"):
-        fast.engine(linear, inputs, targets, 5, [1.0], "fast")
-    assert fast.engine(made, inputs, targets, 5, LIMITS, weights=torch.ones(10)).name == "plain"
-    with pytest.raises(ValueError, match="cases with weights"):
-        fast.engine(made, inputs, targets, 5, LIMITS, "fast", weights=torch.ones(10))
+    assert fast.engine(made, OnDemand(inputs), targets, 5, LIMITS, weights=torch.ones(10)).name == "fast"
+    exact = fleet((4, 5, 3), "logistic", dtype=torch.float64)
+    assert fast.engine(exact, inputs.double(), targets, 5, LIMITS).name == "plain"
+    with pytest.raises(ValueError, match="float32 nets only"):
+        fast.engine(exact, inputs.double(), targets, 5, LIMITS, "fast")
 
 
 def test_threads_follow_the_environment(monkeypatch):

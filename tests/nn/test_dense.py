@@ -295,6 +295,15 @@ def test_hidden_biases_start_as_told_and_output_biases_and_velocities_at_zero():
     assert fleet.sizes == SIZES
 
 
+def test_initial_hidden_biases_may_be_spread_out_each_net_by_its_own_seed():
+    made = dense.initial_fleet((5, 4000, 3), [7, 8], rates_of([0.5] * 2, [0.5] * 2), units="rectified", bias_sd=2.0)
+    hidden, outputs = made.biases
+    assert hidden.mean().abs() < 0.1 and 1.9 < hidden.std() < 2.1 and not outputs.any()
+    alone = dense.initial_fleet((5, 4000, 3), [8], rates_of([0.5], [0.5]), units="rectified", bias_sd=2.0)
+    assert alone.biases[0][0].equal(hidden[1]) and not hidden[0].equal(hidden[1])
+    assert abs(float(torch.corrcoef(torch.stack((hidden[0], made.weights[0][0, :, 0])))[0, 1])) < 0.06
+
+
 def test_a_seeds_initial_weights_do_not_depend_on_its_companions():
     among = dense.initial_fleet(SIZES, range(10), rates_of(*[[0.5] * 10] * 3), units="logistic")
     for seed in (0, 3, 9):

@@ -83,7 +83,7 @@ def compare(
         say(f"{', '.join(plans)} get ready")
         with taking_part(plans, folder) as everyone:
             rows = [Row(who, number) for who in everyone for number in range(len(who.rows))]
-            _in_turns(rows, repeats, say)
+            in_turns(rows, repeats, say)
     left_out = [{"who": row.name, "why": row.failed} for row in rows if row.failed]
     for one in left_out:
         say(f"left out: {one['who']}: {one['why']}")
@@ -98,7 +98,7 @@ def compare(
     }
 
 
-def _in_turns(rows: Sequence[Row], repeats: int, say: Callable[[str], None]) -> None:
+def in_turns(rows: Sequence[Row], repeats: int, say: Callable[[str], None]) -> None:
     """Round after round, so that whatever else the machine does meets all alike; the first does not count."""
     start = time.perf_counter()
     for turn in range(repeats + 1):

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from meannet import device, screen
-from meannet.bench import beside, comparison, growth, work
+from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "images")
+KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images")
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -26,7 +26,15 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         raise ValueError(f"-o takes the name of an .svg file, not {options.out!r}")
     where = device.choose(options.device)
     console = screen.console(stderr=options.json)
-    tell = {"scaling": tell_scaling, "neighbour": tell_neighbour, "overhead": tell_overhead, "images": tell_images}
+    tell = {
+        "scaling": tell_scaling,
+        "neighbour": tell_neighbour,
+        "overhead": tell_overhead,
+        "tables": tell_tables,
+        "choose": tell_choice,
+        "pretrain": tell_pretraining,
+        "images": tell_images,
+    }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
         print(json.dumps(document, indent=1))
@@ -135,6 +143,57 @@ def tell_overhead(console: Console, where: Any, options: argparse.Namespace) -> 
         f"{found['before_s']} s before the first epoch and {found['after_s']} s after the last"
     )
     return document | {"overhead": found}
+
+
+def tell_tables(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import tables
+
+    document = tables.compare(console.print)
+    _tell_standings(console, document, [arm.name for arm in tables.ARMS])
+    return document
+
+
+def tell_choice(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import keel, tables
+
+    document = tables.compare(console.print, arms=tables.CANDIDATES, tables=keel.chosen_on(), repeats=1)
+    _tell_standings(console, document, [arm.name for arm in tables.CANDIDATES])
+    return document
+
+
+def _tell_standings(console: Console, document: dict[str, Any], names: list[str]) -> None:
+    from meannet.bench import standing
+
+    table = screen.table("who", numbers=("mean rank", "wins", "error", "log loss", "median fit, s"))
+    for one in standing.standings(document, names):
+        table.add_row(
+            one.name, f"{one.rank:.2f}", str(one.wins), f"{one.error:.2%}", f"{one.log_loss:.3f}", f"{one.seconds:.2f}"
+        )
+    console.print(table)
+    critical = standing.critical_difference(len(names), len(document["sets"]))
+    console.print(f"ranks that differ by less than {critical:.2f} could do so by chance")
+
+
+def tell_pretraining(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
+    document = pretraining.compare(where, console.print)
+    table = screen.table("who", numbers=("updates/s", "epochs/s", "ratio", "threads", "repeats"))
+    first = document["rows"][0]["updates_per_s"] if document["rows"] else 1.0
+    for row in document["rows"]:
+        table.add_row(
+            row["who"]
+            + (f", {row['nets']} nets" if row["nets"] > 1 else "")
+            + (f" ({row['note']})" if row["note"] else ""),
+            f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
+            f"{row['epochs_per_s']:.3f}",
+            f"{first / row['updates_per_s']:.2f}",
+            str(row["threads"]),
+            str(row["repeats"]),
+        )
+    console.print(table)
+    console.print(
+        "medians ± interquartile range; an epoch is 60,000 cases; the ratio says how much faster the first is"
+    )
+    return document
 
 
 def data_name() -> str:

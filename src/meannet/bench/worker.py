@@ -21,13 +21,16 @@ PEERS = {
     "torch-compile": "torch_compile",
     "jax-scan": "jax_scan",
     "sklearn": "sklearn_mlp",
+    "torch-rbm": "torch_rbm",
+    "sklearn-rbm": "sklearn_rbm",
 }
+OURS = {"meannet": "ours", "meannet-rbm": "ours_rbm"}
 
 
 def peer(who: str) -> ModuleType:
     """The module that takes part under this name: ours, or a file of the checkout's benchmarks/, which wheels carry."""
-    if who == "meannet":
-        return importlib.import_module("meannet.bench.ours")
+    if who in OURS:
+        return importlib.import_module(f"meannet.bench.{OURS[who]}")
     here = Path(__file__).resolve()
     folders = here.with_name("peers"), here.parents[3] / "benchmarks"
     sys.path.insert(0, str(next(folder for folder in folders if folder.is_dir())))

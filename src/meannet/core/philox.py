@@ -16,8 +16,7 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
-MASK, ORDER, INITIAL, SAMPLE = 0, 1, 2, 3
-VIEW = 16  # of an image
+MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW = 0, 1, 2, 3, 4, 5
 
 
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -48,10 +47,15 @@ def words(
     full = (seeds.shape[0], rows.shape[0], blocks)
     block = torch.arange(blocks, device=device).expand(full)
     row = rows[:, None].expand(full)
-    place = torch.as_tensor(purpose << 24 | layer, device=device).expand(full)
-    when = torch.as_tensor(update, device=device).expand(full)
+    place = _word(purpose << 24 | layer, device).expand(full)
+    when = _word(update, device).expand(full)
     key = (seeds & WORD)[:, None, None], (seeds >> 32)[:, None, None]
     return philox((block, row, place, when), key)
+
+
+def _word(value: int | Tensor, device: torch.device) -> Tensor:
+    """A number as a tensor that is made on the device: copying it there could not be captured in a CUDA graph."""
+    return value if isinstance(value, Tensor) else torch.full((), value, dtype=torch.int64, device=device)
 
 
 def uniform16(
@@ -65,14 +69,24 @@ def uniform16(
 
 def normal(seed: int, layer: int, count: int) -> Tensor:
     """`count` standard normal numbers in float64, by Box and Muller, two to a counter; always computed on the CPU."""
-    w0, w1, w2, w3 = words(torch.tensor([seed]), INITIAL, layer, 0, range(1), -(-count // 2))
+    return normals(torch.tensor([seed]), INITIAL, layer, 0, range(1), count)[0, 0]
+
+
+def normals(
+    seeds: Tensor, purpose: int, layer: int | Tensor, update: int | Tensor, rows: range | Tensor, columns: int
+) -> Tensor:
+    """Standard normal numbers in float64, (nets, rows, columns), by Box and Muller, two to a counter."""
+    w0, w1, w2, w3 = words(seeds, purpose, layer, update, rows, -(-columns // 2))
     radius = (-2 * torch.log(((w0 << 20 | w1 >> 12) + 1).double() / 2**52)).sqrt()
     angle = (w2 << 20 | w3 >> 12).double() * (2 * math.pi / 2**52)
-    return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1).flatten()[:count]
+    return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1).flatten(2)[..., :columns]
 
 
-def order(seeds: Tensor, epoch: int, cases: int) -> Tensor:
-    """For each net a permutation of its training cases, (nets, cases), drawn anew each epoch."""
-    w0, w1, w2, w3 = words(seeds, ORDER, 0, epoch, range(1), -(-cases // 2))
+def order(seeds: Tensor, epoch: int, cases: int, layer: int = 0) -> Tensor:
+    """For each net a permutation of its training cases, (nets, cases), drawn anew each epoch.
+
+    Pretraining names the layer that it trains, counted from 1, so that every stage has orders of its own.
+    """
+    w0, w1, w2, w3 = words(seeds, ORDER, layer, epoch, range(1), -(-cases // 2))
     keys = torch.stack((w0 << 31 ^ w1, w2 << 31 ^ w3), dim=-1).flatten(1)[:, :cases]
     return keys.argsort(dim=1, stable=True)

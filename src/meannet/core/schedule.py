@@ -8,9 +8,11 @@ def learning_rate(epoch: int, *, start: float, decay: float = 1.0, cuts: Sequenc
     return start * decay**epoch * 0.1 ** sum(epoch >= cut for cut in cuts)
 
 
-def momentum(epoch: int, *, start: float, end: float, ramp: int) -> float:
-    """Rises linearly from `start` to `end` over the first `ramp` epochs and stays there.
+def momentum(epoch: int, *, start: float, end: float, ramp: int, sudden: bool = False) -> float:
+    """Rises linearly from `start` to `end` over the first `ramp` epochs, or all at once after them, and stays there.
 
     A.1's formula swaps the two ends; its text, followed here, says that momentum starts at 0.5 and is increased.
     """
-    return end if epoch >= ramp else start + (end - start) * epoch / ramp
+    if epoch >= ramp:
+        return end
+    return start if sudden else start + (end - start) * epoch / ramp

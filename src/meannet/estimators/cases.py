@@ -1,5 +1,6 @@
 """Cases as a fit takes them: in an order of their own, repeated or weighted, on one scale, sparse ones by the batch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+
+from meannet.plain import FARTHEST
 
 MOST_COPIES = 10  # whole-number weights become copies of cases while there are at most so many times the cases
 CHUNK_FLOATS = 1 << 22  # numbers of a data matrix worked on at a time
@@ -18,10 +21,14 @@ Matrix = Any  # a two-dimensional array, or a CSR matrix or array
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64."""
+    """What is subtracted from inputs (or targets) and what they are divided by, one number a column, float64.
+
+    Then numbers z become z / sqrt(1 + (z / reach)²): outliers come no further than `reach`, what is near stays.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
+    reach: float = math.inf
 
     @classmethod
     def none(cls, columns: int) -> "Scaling":
@@ -59,7 +66,8 @@ class Scaling:
 
     def apply(self, x: Matrix) -> np.ndarray:
         """Dense float64."""
-        return (dense_rows(x) - self.mean) / self.scale
+        z = (dense_rows(x) - self.mean) / self.scale
+        return z if math.isinf(self.reach) else _drawn_in(z, self.reach)
 
 
 def arrange(
@@ -71,7 +79,7 @@ def arrange(
     Weights that are whole numbers stand for so many copies of a case, each presented with masks of its own; others
     multiply the loss of their case and, with `normalise`, are brought to a mean of one.
     """
-    keys = _keys(x, targets)
+    keys = case_keys(x, targets)
     if weights is None:
         return np.argsort(keys, kind="stable"), None
     order = np.lexsort((weights, keys))
@@ -118,7 +126,12 @@ def chunks(x: Matrix, most: int | None = None) -> Iterator[Matrix]:
     return (x[start : start + size] for start in range(0, x.shape[0], size))
 
 
-def _keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
+def _drawn_in(z: np.ndarray, reach: float) -> np.ndarray:
+    z = z.clip(-FARTHEST, FARTHEST)
+    return z / np.sqrt(1 + (z / reach) ** 2)
+
+
+def case_keys(x: Matrix, targets: np.ndarray) -> np.ndarray:
     """A 64-bit hash of each case's inputs and targets; a zero adds nothing, so that sparse and dense agree."""
     keys = np.zeros(x.shape[0], np.uint64)
     for salt, matrix in enumerate((x, targets.reshape(len(keys), -1))):

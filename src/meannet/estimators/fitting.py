@@ -4,6 +4,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,9 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,  # pyrefly: ignore[missing-module-attribute], its stubs are old
@@ -19,22 +22,26 @@ from sklearn.utils.validation import (
     validate_data,  # pyrefly: ignore[missing-module-attribute]
 )
 
-from meannet import fast
+from meannet import export, fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
-from meannet.estimators.network import Thinned, mean_module, output_module, pick
+from meannet.estimators.network import Thinned, mean_module, pick
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
+from meannet.pretrain.unrolled import install_
 from meannet.train import Epoch, Fault, train
 
+REACH = 3.0  # standard deviations, which no standardised input exceeds
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
 class DropoutNet(Parameters):
     """Dense nets trained with dropout, as a scikit-learn estimator; its two kinds are in supervised.py."""
+
+    _asked: dict[str, Any]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one checksummed safetensors file, without pickle."""
@@ -45,6 +52,14 @@ class DropoutNet(Parameters):
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote."""
         return saved.load(cls, Path(path))
+
+    def export(self, path: str | Path, *, to: str, force: bool = False) -> None:
+        """Write the mean network with its scaling and labels as "onnx", "pt2" or "torch", to be read without meannet.
+
+        The file is named .onnx, .pt2 or .safetensors; beside the last comes a .py that reads it. `force` replaces.
+        """
+        check_is_fitted(self)
+        export.write(self.network_, saved.described(self), Path(path), to, force=force)
 
     def __getstate__(self):
         # The modules follow from the fleet, and would be three quarters of the size.
@@ -74,7 +89,6 @@ class DropoutNet(Parameters):
         return torch.from_numpy(targets).to(device)
 
     def _checked(self, x: Any, y: Any, *, reset: bool, numeric: bool) -> tuple[Matrix, Any]:
-        self._check_parameters()
         return validate_data(
             self,
             x,
@@ -96,24 +110,54 @@ class DropoutNet(Parameters):
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return weights
 
-    def _goes_on(self) -> bool:
-        return bool(self.warm_start) and hasattr(self, "_fleet")
+    def _goes_on(self, partial: bool) -> bool:
+        """Whether this call trains the nets there are; then what decides their shape must be what it was."""
+        if partial and self.early_stopping:
+            raise ValueError("partial_fit does not support early_stopping=True: what it gets is all trained on")
+        self._check_parameters()
+        goes_on = hasattr(self, "_fleet") and (partial or bool(self.warm_start))
+        for name, now in self._shape().items() if goes_on else ():
+            if now != self._asked[name]:
+                raise ValueError(
+                    f"{name} is {now}, but the nets that training would go on with have {self._asked[name]}; "
+                    "set it back, or use fit with warm_start=False"
+                )
+        return goes_on
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = vars(self) | {"history_": [*self.history_]} if hasattr(self, "history_") else dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _train(
         self, x: Matrix, targets: np.ndarray, weights: np.ndarray | None, *, goes_on: bool, partial: bool
     ) -> Self:
         """Train new nets, or go on with those there are; `partial` is one more epoch at the starting learning rate."""
         if not goes_on:
-            self._seed = seed_of(self.random_state)
-        keep, held = self._validation_split(x, targets, partial)
+            self._seed, self._asked = seed_of(self.random_state), self._shape()
+        keep, held = self._validation_split(x, targets)
         rows, weights = _arranged(x, targets, weights, keep, normalise=not partial)
-        optim = self._optim(len(rows), partial)
+        optim = self._optim(len(rows), x.shape[1], partial)
         device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
         if not goes_on:
-            self._scaling = Scaling.of(x, rows, weights) if self.standardize else Scaling.none(x.shape[1])
+            self.pretrain_ = self._pretrained(x, rows)
+            self._scaling = Scaling.none(x.shape[1])
+            if self.pretrain_ is not None:
+                self._scaling = self.pretrain_._scaling
+            elif self.standardize:
+                self._scaling = replace(Scaling.of(x, rows, weights), reach=REACH)
             self._look_at_targets(targets, rows, weights)
             self.n_iter_, self.history_ = 0, []
             fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
+            if self.pretrain_ is not None:
+                install_(fleet, self.pretrain_._stack, scale_up=True)
+                fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
         else:
             fleet = pick(self._fleet, range(len(self._fleet.seeds)), device)
         inputs = (cases.SparseRows if sparse.issparse(x) else cases.dense_inputs)(x, rows, self._scaling, device)
@@ -136,13 +180,23 @@ class DropoutNet(Parameters):
             start=start,
             # A single update rule for every call: momentum goes on rising, and nothing falls.
             origin=0 if partial else start,
+            still=isinstance(inputs, torch.Tensor) and not inputs.any(),
         )
         nothing_to_learn = fleet.output == "softmax" and not fleet.groups and fleet.sizes[-1] == 1
         faults = [] if nothing_to_learn else self._follow(epochs, fleet, optim.epochs, x, targets, held)
         good = [net for net in range(len(fleet.seeds)) if net not in {fault.net for fault in faults}]
-        self._answer_for(faults, len(fleet.seeds))
+        self._answer_for(faults, len(fleet.seeds), optim.lr)
         self._fleet = pick(fleet, good)
         return self._finish()
+
+    def _pretrained(self, x: Matrix, rows: np.ndarray) -> Any:
+        """The stack to start from, fitted to the cases unless it is frozen; None where there is none."""
+        if self.pretrain is None:
+            return None
+        if isinstance(self.pretrain, FrozenEstimator):
+            check_is_fitted(self.pretrain.estimator)
+            return self.pretrain.estimator
+        return clone(self.pretrain).fit(x[rows])
 
     def _follow(
         self, epochs: Iterator[Epoch], fleet: Fleet, total: int, x: Matrix, targets: np.ndarray, held: np.ndarray | None
@@ -192,15 +246,15 @@ class DropoutNet(Parameters):
         good = total[total.isfinite()]
         return float(good.mean()) / len(held) if len(good) else math.inf
 
-    def _answer_for(self, faults: list[Fault], nets: int) -> None:
+    def _answer_for(self, faults: list[Fault], nets: int, lr: float) -> None:
         if not faults:
             return
         first = faults[0]
         where = "" if first.layer is None else f" (layer {first.layer})"
         remedy = (
-            f"lower lr (it is {self.lr:g})"
+            f"lower lr (it is {lr:g})"
             if "diverged" in first.why
-            else f"lower lr (it is {self.lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
+            else f"lower lr (it is {lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
         )
         if not self.standardize:
             remedy += ", or set standardize=True"
@@ -217,11 +271,9 @@ class DropoutNet(Parameters):
         self.network_ = mean_module(self._fleet, self._scaling, self._target_scaling())
         return self
 
-    def _validation_split(
-        self, x: Matrix, targets: np.ndarray, partial: bool
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _validation_split(self, x: Matrix, targets: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Rows to train on and rows held out; None and None where nothing is."""
-        if not self.early_stopping or partial:
+        if not self.early_stopping:
             return None, None
         count = len(targets)
         held = math.ceil(self.validation_fraction * count)
@@ -265,7 +317,7 @@ class DropoutNet(Parameters):
     def _sampled_outputs(self, x: Any, n: int) -> np.ndarray:
         """Probabilities or predictions of thinned networks, (n, cases, outputs)."""
         check_is_fitted(self)
-        finish = output_module(self._fleet, self._target_scaling())
+        finish = plain.networks(self.network_)[0][-1]
         return np.concatenate([finish(part).numpy() for part in self._sampled(x, n)], 1)
 
 

@@ -1,12 +1,14 @@
 """A fitted fleet as plain modules of PyTorch (the mean network, scaling included), and its thinned networks."""
 
+import math
 from collections.abc import Sequence
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from meannet import plain
 from meannet.core.dropout import kept
 from meannet.core.philox import SAMPLE
 from meannet.estimators.cases import Scaling
@@ -14,74 +16,39 @@ from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
 
-class Standardise(nn.Module):
-    """(x - mean) / scale, after x is brought to their precision."""
-
-    def __init__(self, scaling: Scaling):
-        super().__init__()
-        self.register_buffer("mean", torch.from_numpy(scaling.mean.copy()))
-        self.register_buffer("scale", torch.from_numpy(scaling.scale.copy()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return (x.to(self.scale.dtype) - self.mean) / self.scale
-
-
-class Restore(Standardise):
-    """From standardised targets back to their own scale."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale + self.mean
-
-
-class Softmaxes(nn.Module):
-    """Several softmaxes side by side."""
-
-    def __init__(self, groups: Sequence[int]):
-        super().__init__()
-        self.groups = list(groups)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([part.softmax(-1) for part in x.split(self.groups, -1)], -1)
-
-
-class Average(nn.Module):
-    """The mean of what several networks give."""
-
-    def __init__(self, networks: Sequence[nn.Module]):
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([network(x) for network in self.networks]).mean(0)
+def shape(fleet: Fleet, inputs: Scaling) -> dict[str, Any]:
+    """What plain.network must know to build networks like those of the fleet."""
+    return {
+        "reach": None if math.isinf(inputs.reach) else inputs.reach,
+        "sizes": list(fleet.sizes),
+        "units": fleet.units,
+        "output": fleet.output,
+        "groups": list(fleet.groups),
+        "nets": len(fleet.seeds),
+    }
 
 
 def mean_module(fleet: Fleet, inputs: Scaling, targets: Scaling | None) -> nn.Module:
     """The mean network from raw inputs to probabilities or predictions, in float64; several are averaged."""
-    networks = [_one_network(fleet, net, inputs, targets) for net in range(len(fleet.seeds))]
-    return (networks[0] if len(networks) == 1 else Average(networks)).requires_grad_(False).eval()
+    return plain.network(shape(fleet, inputs), [_state(fleet, net, inputs, targets) for net in range(len(fleet.seeds))])
 
 
-def _one_network(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None) -> nn.Sequential:
-    parts: list[nn.Module] = [Standardise(inputs)]
-    for k, (size, units) in enumerate(pairwise(fleet.sizes)):
+def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None) -> dict[str, Tensor]:
+    """Parameters by their names in plain.network: scaling is part 0, layer k is part 2k + 1, then come the outputs."""
+    state = dict(zip(("0.mean", "0.scale"), _tensors(inputs), strict=True))
+    for k, (weight, bias) in enumerate(zip(fleet.weights, fleet.biases, strict=True)):
         rate = fleet.rates[k]
         keep = 1.0 if rate is None else 1 - rate[net].double()
-        layer = nn.Linear(size, units, device="meta")  # so that nothing is drawn from the global random stream
-        layer.weight = nn.Parameter(fleet.weights[k][net].double() * keep)
-        layer.bias = nn.Parameter(fleet.biases[k][net].double())
-        parts.append(layer)
-        if k < len(fleet.weights) - 1:
-            parts.append(nn.Sigmoid() if fleet.units == "logistic" else nn.ReLU())
-    return nn.Sequential(*parts, output_module(fleet, targets))
-
-
-def output_module(fleet: Fleet, targets: Scaling | None) -> nn.Module:
-    """From the outputs' total inputs to probabilities, or to targets on their own scale."""
+        state[f"{2 * k + 1}.weight"] = weight[net].double() * keep
+        state[f"{2 * k + 1}.bias"] = bias[net].double().clone()
     if targets is not None:
-        return Restore(targets)
-    if fleet.groups:
-        return Softmaxes(fleet.groups)
-    return nn.Sigmoid() if fleet.output == "logistic" else nn.Softmax(-1)
+        last = 2 * len(fleet.weights)
+        state |= zip((f"{last}.mean", f"{last}.scale"), _tensors(targets), strict=True)
+    return state
+
+
+def _tensors(scaling: Scaling) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(scaling.mean.copy()), torch.from_numpy(scaling.scale.copy())
 
 
 def pick(fleet: Fleet, nets: Sequence[int], device: torch.device | str = "cpu") -> Fleet:

@@ -17,6 +17,7 @@ from meannet.nn.dense import UNITS, Fleet, initial_fleet
 
 UPDATES = 3000  # that epochs="auto" aims at
 LEAST_EPOCHS, MOST_EPOCHS = 10, 300
+BIAS_SD = 1.0  # of rectified units at the start: they bend at places all over the cases, not all near their mean
 PAYS = 10**11  # products from which on device="auto" takes a GPU; two CPU cores take some ten seconds for them
 
 
@@ -31,18 +32,19 @@ class Parameters(BaseEstimator):
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.1,
+        dropout_visible=0.0,
         epochs="auto",
         batch=32,
-        lr=0.2,
+        lr="auto",
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,
         standardize=True,
         n_nets=1,
+        pretrain=None,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=10,
+        n_iter_no_change=50,
         warm_start=False,
         random_state=None,
         device="auto",
@@ -60,6 +62,7 @@ class Parameters(BaseEstimator):
         self.limit = limit
         self.standardize = standardize
         self.n_nets = n_nets
+        self.pretrain = pretrain
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -87,7 +90,7 @@ class Parameters(BaseEstimator):
     ) -> Fleet:
         sizes = (inputs, *self._hidden(), outputs)
         rates = [self.dropout_visible, *[self.dropout_hidden] * len(self._hidden())]
-        gain = 2.0 if self.units == "rectified" else 1.0
+        gain = 2.0 if self._units() == "rectified" else 1.0
         last = len(rates) - 1
         # Activities keep their size from layer to layer, counting the units that are kept (He et al. 2015).
         sd = [
@@ -98,34 +101,59 @@ class Parameters(BaseEstimator):
             sizes,
             net_seeds(self._seed, self.n_nets),
             [torch.full((self.n_nets, 1), float(rate), dtype=torch.float64) for rate in rates],
-            units=self.units,
+            units=self._units(),
             output=output,
             groups=groups,
             sd=sd,
-            bias=0.1 if self.units == "rectified" else 0.0,
+            bias_sd=BIAS_SD if self._units() == "rectified" else 0.0,
             device=device,
         )
 
-    def _optim(self, count: int, partial: bool) -> Optim:
+    def _usual_lr(self, inputs: int) -> float:
+        """The learning rate that "auto" stands for, with so many inputs."""
+        raise NotImplementedError
+
+    def _optim(self, count: int, inputs: int, partial: bool) -> Optim:
         batch = min(self.batch, count)
         epochs: Any = self.epochs
         if epochs == "auto":
             epochs = min(MOST_EPOCHS, max(LEAST_EPOCHS, math.ceil(UPDATES / math.ceil(count / batch))))
+        lr: Any = self._usual_lr(inputs) if self.lr == "auto" else self.lr
         start, end = self.momentum
         return Optim(
             epochs=1 if partial else epochs,
             batch=batch,
-            lr=self.lr,
+            lr=lr,
             decay=1.0 if partial else self.lr_end ** (1 / epochs),
             momentum_start=start,
             momentum_end=end,
             momentum_epochs=epochs // 4,
-            limit=self.limit,
+            limit=self.limit if self.pretrain is None else math.inf,  # A.2: so as not to lose what was pretrained
         )
 
+    def _units(self) -> str:
+        return self.units if self.pretrain is None else "logistic"
+
     def _hidden(self) -> tuple[int, ...]:
+        if self.pretrain is not None:
+            from meannet.estimators.pretrained import belief_net
+
+            found = belief_net(self.pretrain)
+            assert found is not None
+            return found._hidden()
         sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
         return tuple(int(size) for size in sizes)
+
+    def _shape(self) -> dict[str, Any]:
+        """What a net that is trained further must have been made with, as JSON has it."""
+        return {
+            "hidden": list(self._hidden()),
+            "units": str(self.units),
+            "dropout_hidden": float(self.dropout_hidden),
+            "dropout_visible": float(self.dropout_visible),
+            "standardize": bool(self.standardize),
+            "n_nets": int(self.n_nets),
+        }
 
     def _weight_count(self, inputs: int) -> int:
         """About how many products one case needs on its way through one net."""
@@ -134,10 +162,14 @@ class Parameters(BaseEstimator):
 
     def _device(self, products: int) -> torch.device:
         """Where so many products are best done: "auto" leaves to the CPU what is over before a GPU has started."""
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
-        pays = self.device == "cuda" or (self.device == "auto" and products > PAYS and torch.cuda.is_available())
-        return torch.device("cuda" if pays else "cpu")
+        return on_device(self.device, products)
+
+
+def on_device(device: str, products: int) -> torch.device:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
+    pays = device == "cuda" or (device == "auto" and products > PAYS and torch.cuda.is_available())
+    return torch.device("cuda" if pays else "cpu")
 
 
 def seed_of(random_state: Any) -> int:
@@ -194,12 +226,24 @@ def _epochs(value: Any) -> bool:
     return _whole(1)[0](value) or (isinstance(value, str) and value == "auto")
 
 
+def _lr(value: Any) -> bool:
+    return _number(0, math.inf)[0](value) or (isinstance(value, str) and value == "auto")
+
+
 def _share(value: Any) -> bool:
     return _number(0, 2)[0](value) and value <= 1
 
 
 def _limit(value: Any) -> bool:
     return _number(0, math.inf)[0](value) or (isinstance(value, float) and value == math.inf)
+
+
+def _stack(value: Any) -> bool:
+    if value is None:
+        return True
+    from meannet.estimators.pretrained import belief_net
+
+    return belief_net(value) is not None
 
 
 _RATE = _number(0, 1, closed=True)
@@ -210,12 +254,13 @@ _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dropout_visible": (_RATE[0], f"the probability of omitting an input, {_RATE[1]}"),
     "epochs": (_epochs, f"'auto' or {_whole(1)[1]}"),
     "batch": _whole(1),
-    "lr": _number(0, math.inf),
+    "lr": (_lr, f"'auto' or {_number(0, math.inf)[1]}"),
     "lr_end": (_share, "a float in the range (0, 1]"),
     "momentum": (_momentum, "a pair of floats in the range [0, 1), at the start and at the end"),
     "limit": (_limit, "a float above 0, or inf for no bound"),
     "standardize": _either(True, False),
     "n_nets": _whole(1),
+    "pretrain": (_stack, "None, a DBN, BernoulliRBM or GaussianRBM, or a FrozenEstimator of one of them"),
     "early_stopping": _either(True, False),
     "validation_fraction": _number(0, 1),
     "n_iter_no_change": _whole(1),

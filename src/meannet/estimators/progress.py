@@ -21,7 +21,7 @@ class Line:
         left = spent / self.done * (self.epochs - self.done)
         figures = ", ".join(
             f"{name.replace('_', ' ')} {record[name]:.4g}"
-            for name in ("train_loss", "train_error", "validation_loss")
+            for name in ("train_loss", "train_error", "validation_loss", "reconstruction_error")
             if name in record
         )
         text = f"epoch {self.done} of {self.epochs}: {figures}; {spent:.1f} s, {left:.0f} s left"

@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from torch import Tensor
 
 from meannet import __version__, checkpoint
+from meannet.estimators import pretrained
 from meannet.estimators.cases import Scaling
+from meannet.estimators.network import shape
 from meannet.estimators.targets import Labels
 from meannet.nn.dense import Fleet
 
 FORMAT = 1
+STACKS = ("BernoulliRBM", "GaussianRBM", "DBN")  # that a classifier may start from
 SCALINGS = ("_scaling", "_targets")
-PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_flat", "_columns")
+PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_asked", "_flat", "_columns")
 
 
 def save(estimator: Any, path: Path) -> None:
@@ -27,6 +32,7 @@ def save(estimator: Any, path: Path) -> None:
         if hasattr(estimator, name):
             scaling: Scaling = getattr(estimator, name)
             tensors[f"{name}.mean"], tensors[f"{name}.scale"] = map(torch.from_numpy, (scaling.mean, scaling.scale))
+            tensors[f"{name}.reach"] = torch.tensor(scaling.reach, dtype=torch.float64)
     facts: dict[str, Any] = {
         "format": FORMAT,
         "meannet": __version__,
@@ -66,7 +72,8 @@ def load(kind: type, path: Path) -> Any:
         setattr(estimator, name, value)
     for name in SCALINGS:
         if f"{name}.mean" in tensors:
-            setattr(estimator, name, Scaling(tensors[f"{name}.mean"].numpy(), tensors[f"{name}.scale"].numpy()))
+            mean, scale, reach = (tensors[f"{name}.{part}"] for part in ("mean", "scale", "reach"))
+            setattr(estimator, name, Scaling(mean.numpy(), scale.numpy(), float(reach)))
     if "feature_names" in facts:
         estimator.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if "labels" in facts:
@@ -78,16 +85,32 @@ def load(kind: type, path: Path) -> Any:
     return estimator._finish()
 
 
-def _fleet(tensors: dict[str, Tensor], shape: dict[str, Any]) -> Fleet:
+def described(estimator: Any) -> dict[str, Any]:
+    """What is known of the mean network beside its parameters, as JSON: all that predicting labels needs."""
+    labels: Labels | None = getattr(estimator, "_labels", None)
+    names = getattr(estimator, "feature_names_in_", None)
+    numbers = "number" if getattr(estimator, "_flat", False) else "numbers"
+    return shape(estimator._fleet, estimator._scaling) | {
+        "meannet": __version__,
+        "of": f"a {type(estimator).__name__}",
+        "answers": labels.kind if labels else numbers,
+        "classes": [[_plain(label) for label in c.tolist()] for c in labels.classes] if labels else None,
+        "names": None if names is None else names.tolist(),
+        "image": None,
+        "largest": None,
+    }
+
+
+def _fleet(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Fleet:
     def group(name: str) -> list[Tensor]:
-        return [tensors[f"fleet.{name}.{k}"] for k in range(shape["layers"])]
+        return [tensors[f"fleet.{name}.{k}"] for k in range(facts["layers"])]
 
     return Fleet(
-        units=shape["units"],
-        output=shape["output"],
-        groups=tuple(shape["groups"]),
+        units=facts["units"],
+        output=facts["output"],
+        groups=tuple(facts["groups"]),
         seeds=tensors["seeds"],
-        rates=[tensors.get(f"rates.{k}") for k in range(shape["layers"])],
+        rates=[tensors.get(f"rates.{k}") for k in range(facts["layers"])],
         weights=group("weights"),
         biases=group("biases"),
         weight_velocities=group("weight_velocities"),
@@ -104,6 +127,9 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 def _to_json(value: Any) -> Any:
     """Tuples and dictionaries, whose keys may be any labels, in a form that JSON has."""
+    if isinstance(value, BaseEstimator):  # what the nets were pretrained by, without what it learned, which they have
+        inner = value.estimator if isinstance(value, FrozenEstimator) else value
+        return {"estimator": [type(inner).__name__, _to_json(inner.get_params())]}
     if isinstance(value, tuple):
         return {"tuple": [_to_json(v) for v in value]}
     if isinstance(value, Mapping):
@@ -118,6 +144,8 @@ def _from_json(value: Any) -> Any:
         return [_from_json(v) for v in value]
     if isinstance(value, dict):
         ((form, held),) = value.items()
+        if form == "estimator":
+            return getattr(pretrained, STACKS[STACKS.index(held[0])])(**_from_json(held[1]))
         return tuple(map(_from_json, held)) if form == "tuple" else {k: _from_json(v) for k, v in held}
     return value
 

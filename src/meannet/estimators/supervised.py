@@ -10,9 +10,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from meannet.core import mean
 from meannet.estimators.cases import Scaling
 from meannet.estimators.fitting import DropoutNet
+from meannet.estimators.parameters import BIAS_SD
 from meannet.estimators.targets import Labels, checked_labels
 
 AVERAGES = ("arithmetic", "geometric")
+REGRESSION = 0.05  # the learning rate of regression for nets of up to 256 units
+STEADY = 10.0  # at most so many times the inverse squared length of what the last hidden layer passes on at the start
 
 
 class DropoutClassifier(ClassifierMixin, DropoutNet):
@@ -29,24 +32,31 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         "auto" chooses from the number of cases, more epochs for fewer.
     batch : int
         Cases in a mini-batch.
-    lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
-        Logistic units want a larger one, some 2.
+    lr : float or "auto"
+        Learning rate at the start; "auto" is 0.5, and 2 for logistic units.
+    lr_end : float
+        The share of it that is left at the end; it falls by the same factor each epoch.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
         Bound on the squared length of a hidden unit's incoming weight vector; inf for none.
     standardize : bool
-        Bring inputs to mean 0 and standard deviation 1; sparse inputs are only scaled.
+        Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
+        shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
+    pretrain : DBN, BernoulliRBM, GaussianRBM or None
+        What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
+        `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
+        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
-        mean network on them, and go back to the best. With dropout this is not needed.
+        mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
     validation_fraction, n_iter_no_change
         See `early_stopping`.
     warm_start : bool
-        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit.
+        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit. Sizes, rates and the
+        number of nets must then be what they were.
     random_state : int, RandomState or None
         The seed of initial weights, masks and order of cases. A fit depends on it and on the cases, not on their order.
     device : "auto", "cpu" or "cuda"
@@ -74,18 +84,19 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         *,
         units="rectified",
         dropout_hidden=0.5,
-        dropout_visible=0.1,
+        dropout_visible=0.0,
         epochs="auto",
         batch=32,
-        lr=0.2,
+        lr="auto",
         lr_end=0.01,
         momentum=(0.5, 0.95),
         limit=15.0,
         standardize=True,
         n_nets=1,
+        pretrain=None,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=10,
+        n_iter_no_change=50,
         class_weight=None,
         warm_start=False,
         random_state=None,
@@ -105,6 +116,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
             limit=limit,
             standardize=standardize,
             n_nets=n_nets,
+            pretrain=pretrain,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
@@ -122,23 +134,28 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and labels: (cases,), several targets, or 0s and 1s."""
-        goes_on = self._goes_on()
-        X, y = self._checked(X, y, reset=not goes_on, numeric=False)
-        return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
+        with self._all_or_nothing():
+            goes_on = self._goes_on(partial=False)
+            X, y = self._checked(X, y, reset=not goes_on, numeric=False)
+            return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One epoch on these cases; the first call names all classes and fixes the scale of the inputs.
 
         For several targets `classes` is a list of arrays; multi-label targets need none.
         """
-        goes_on = hasattr(self, "_fleet")
-        X, y = self._checked(X, y, reset=not goes_on, numeric=False)
-        y = checked_labels(y)
-        if not goes_on and classes is None and y.ndim == 1:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        if goes_on and classes is not None and y.ndim == 1 and not np.array_equal(self.classes_, np.unique(classes)):
-            raise ValueError(f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_!r}")
-        return self._fit_labels(X, y, sample_weight, classes, goes_on=goes_on, partial=True)
+        with self._all_or_nothing():
+            goes_on = self._goes_on(partial=True)
+            X, y = self._checked(X, y, reset=not goes_on, numeric=False)
+            y = checked_labels(y)
+            if not goes_on and classes is None and y.ndim == 1:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            named = goes_on and classes is not None and y.ndim == 1
+            if named and not np.array_equal(self.classes_, np.unique(classes)):
+                raise ValueError(
+                    f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_!r}"
+                )
+            return self._fit_labels(X, y, sample_weight, classes, goes_on=goes_on, partial=True)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable labels according to the mean network."""
@@ -190,6 +207,9 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     def _outputs(self) -> tuple[int, str, tuple[int, ...]]:
         return self._labels.outputs, self._labels.output, self._labels.groups
 
+    def _usual_lr(self, inputs: int) -> float:
+        return 0.5 if self.units == "rectified" else 2.0
+
     def _given(self, probabilities: np.ndarray) -> Any:
         return self._labels.split(probabilities) if self._labels.kind == "several" else probabilities
 
@@ -217,24 +237,31 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         "auto" chooses from the number of cases, more epochs for fewer.
     batch : int
         Cases in a mini-batch.
-    lr, lr_end : float
-        Learning rate at the start, and the share of it that is left at the end; it falls by the same factor each epoch.
-        Logistic units want a larger one, some 2.
+    lr : float or "auto"
+        Learning rate at the start; "auto" is 0.05, and less for nets of more than 256 units.
+    lr_end : float
+        The share of it that is left at the end; it falls by the same factor each epoch.
     momentum : pair of floats
         At the start, and from a quarter of the epochs on.
     limit : float
         Bound on the squared length of a hidden unit's incoming weight vector; inf for none.
     standardize : bool
-        Bring inputs to mean 0 and standard deviation 1; sparse inputs are only scaled.
+        Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
+        shifted.
     n_nets : int
         Nets that are trained side by side from seeds of their own, and averaged.
+    pretrain : DBN, BernoulliRBM, GaussianRBM or None
+        What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
+        `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
+        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
-        mean network on them, and go back to the best. With dropout this is not needed.
+        mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
     validation_fraction, n_iter_no_change
         See `early_stopping`.
     warm_start : bool
-        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit.
+        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit. Sizes, rates and the
+        number of nets must then be what they were.
     random_state : int, RandomState or None
         The seed of initial weights, masks and order of cases. A fit depends on it and on the cases, not on their order.
     device : "auto", "cpu" or "cuda"
@@ -255,12 +282,13 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and targets (cases,) or (cases, targets)."""
-        goes_on = self._goes_on()
-        return self._fit_numbers(X, y, sample_weight, goes_on=goes_on, partial=False)
+        with self._all_or_nothing():
+            return self._fit_numbers(X, y, sample_weight, partial=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """One epoch on these cases; the first call fixes the scales of inputs and targets."""
-        return self._fit_numbers(X, y, sample_weight, goes_on=hasattr(self, "_fleet"), partial=True)
+        with self._all_or_nothing():
+            return self._fit_numbers(X, y, sample_weight, partial=True)
 
     def predict(self, X: Any, *, return_std: bool = False, n: int = 100) -> Any:
         """What the mean network predicts; with `return_std` also the standard deviation over `n` thinned networks.
@@ -274,7 +302,8 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         """Predictions of `n` thinned networks, (n, cases) or (n, cases, targets)."""
         return self._shaped(self._sampled_outputs(X, n))
 
-    def _fit_numbers(self, X: Any, y: Any, sample_weight: Any, *, goes_on: bool, partial: bool) -> Self:
+    def _fit_numbers(self, X: Any, y: Any, sample_weight: Any, *, partial: bool) -> Self:
+        goes_on = self._goes_on(partial)
         X, y = self._checked(X, y, reset=not goes_on, numeric=True)
         y = np.asarray(y, np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
@@ -298,6 +327,13 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
 
     def _outputs(self) -> tuple[int, str, tuple[int, ...]]:
         return self._columns, "linear", ()
+
+    def _usual_lr(self, inputs: int) -> float:
+        """Small enough that output weights do not swing, however much the layer below them passes on."""
+        below = (inputs, *self._hidden())[-1]
+        rate = self.dropout_hidden if self._hidden() else self.dropout_visible
+        square = 1.0 if not self._hidden() else (2 + BIAS_SD**2) / 2 if self.units == "rectified" else 0.3
+        return min(REGRESSION, STEADY / (1 + below * (1 - rate) * square))
 
     def _shaped(self, found: np.ndarray) -> np.ndarray:
         return found[..., 0] if self._flat else found

@@ -8,6 +8,7 @@ from torch import Tensor
 from meannet.images import Plain as PlainImages
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
@@ -33,19 +34,30 @@ def engine(
         assert isinstance(inputs, Tensor)
         return _image_engine(fleet, inputs, targets, batch, limit, path)
     reason = why_not_fast(fleet)
-    if weights is not None or not isinstance(inputs, Tensor):
-        reason = "cases with weights and sparse inputs are for the plain path"
+    if fleet.device.type == "cuda" and (weights is not None or not isinstance(inputs, Tensor | OwnInputs)):
+        reason = "on a GPU cases with weights and sparse inputs are for the plain path"
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
-    if path == "plain" or reason or not isinstance(inputs, Tensor):
+    if path == "plain" or reason:
         return Plain(fleet, inputs, targets, batch, limit, weights)
-    if fleet.device.type == "cuda":
-        from meannet.fast.cuda import Captured
+    if fleet.device.type == "cpu":
+        from meannet.fast.cpu import Skipping
 
-        return Captured(fleet, inputs, targets, batch, limit, precision)
-    from meannet.fast.cpu import Skipping
+        return Skipping(fleet, inputs, targets, batch, limit, weights)
+    from meannet.fast.cuda import Captured
 
-    return Skipping(fleet, inputs, targets, batch, limit)
+    assert isinstance(inputs, Tensor | OwnInputs)
+    return Captured(fleet, inputs, targets, batch, limit, precision)
+
+
+def products(device: torch.device, path: str = "auto") -> torch.dtype:
+    """The precision of products in pretraining: bfloat16 on a CPU that has instructions for it, else float32.
+
+    On a GPU float32 products of captured updates are taken as TF32.
+    """
+    check_path(path)
+    rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if rough else torch.float32
 
 
 def _image_engine(
@@ -67,14 +79,16 @@ def check_path(path: str) -> None:
 
 def why_not_fast(fleet: Fleet) -> str:
     """Empty where the fast path can run."""
-    if fleet.output != "softmax" or fleet.groups or fleet.weights[0].dtype != torch.float32:
-        return "the fast paths train float32 nets with softmax outputs only"
+    if fleet.weights[0].dtype != torch.float32:
+        return "the fast paths train float32 nets only"
     if fleet.device.type == "cpu":
         from meannet.fast.cpu import library
 
         return "" if library() else "its kernel was not built when meannet was installed; that needs a C++ compiler"
     if fleet.device.type != "cuda":
         return "there are fast paths for CPUs and CUDA devices only"
+    if fleet.output != "softmax" or fleet.groups:
+        return "on a GPU it trains nets with one softmax only"
     try:
         import triton  # noqa: F401
     except ImportError:

@@ -11,21 +11,25 @@ from torch import Tensor
 
 from meannet.core import philox
 from meannet.core.dropout import thresholds
+from meannet.core.metrics import OUTPUTS
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
-from meannet.train import Tally
+from meannet.nn.own import OwnInputs
+from meannet.train import Rows, Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
 BLOCK = 64  # units of a panel, and of a block of thresholds
-LAYOUT = 1  # of the structures below, as in update.h
+LAYOUT = 2  # of the structures below, as in update.h
 UPDATES_A_CALL = 32  # so that a request to stop is heard soon
+FLOATS_A_CALL = 1 << 24  # of inputs that are made as they are asked for
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in ("nets", "layers", "batch", "logistic")] + [
-        ("sizes", ctypes.c_void_p)
+    _fields_ = [
+        *[(name, ctypes.c_int32) for name in ("nets", "layers", "batch", "logistic", "output", "softmaxes")],
+        *[(name, ctypes.c_void_p) for name in ("sizes", "choices")],
     ]
 
 
@@ -39,7 +43,7 @@ class _Net(ctypes.Structure):
 
 class _Batch(ctypes.Structure):
     _fields_ = [
-        *[(name, ctypes.c_void_p) for name in ("inputs", "targets", "order")],
+        *[(name, ctypes.c_void_p) for name in ("inputs", "rows", "order", "answers", "numbers", "weights")],
         ("cases", ctypes.c_int32),
         ("update", ctypes.c_uint32),
     ]
@@ -56,7 +60,7 @@ def library() -> ctypes.CDLL | None:
         found = ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
     except OSError:
         return None
-    return found if hasattr(found, "meannet_layout") and found.meannet_layout() == LAYOUT else None
+    return found if hasattr(found, "meannet_turn_on") and found.meannet_layout() == LAYOUT else None
 
 
 @cache
@@ -83,17 +87,21 @@ class Skipping:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor,
+        inputs: Rows,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
+        weights: Tensor | None = None,
         instruction_set: int | None = None,
         use_threads: int | None = None,
     ):
         kernel = library()
         assert kernel is not None
         self.kernel, self.fleet = kernel, fleet
-        self.inputs, self.targets = inputs.contiguous(), targets.contiguous()
+        self.inputs = inputs.contiguous() if isinstance(inputs, Tensor) else inputs
+        self.targets, self.weights = targets.contiguous(), None if weights is None else weights.contiguous()
+        assert targets.dtype == (torch.int64 if fleet.output == "softmax" else torch.float32)
+        assert weights is None or weights.dtype == torch.float32
         self.batch = min(batch, len(inputs))
         self.limit = list(limit)
         self.set = kernel.meannet_best_set() if instruction_set is None else instruction_set
@@ -103,6 +111,8 @@ class Skipping:
         if fleet.sizes[-1] <= 16:
             self.widths[-1] = 16
         self.sizes = (ctypes.c_int32 * (layers + 1))(*fleet.sizes)
+        choices = fleet.groups or fleet.sizes[-1:]
+        self.choices = (ctypes.c_int32 * len(choices))(*choices)
         self.panels = [_Panels(fleet, k, width) for k, width in enumerate(self.widths)]
         self.thresholds = [
             None if rate is None else _padded_thresholds(rate, units)
@@ -124,17 +134,32 @@ class Skipping:
         )
         held: list[ctypes.Array] = []  # arrays of pointers that the kernel reads
         structures = (_Net * nets)(*(self._net(net, step[net], momentum, held) for net in range(nets)))
-        shape = _Shape(nets, len(fleet.weights), self.batch, fleet.units == "logistic", ctypes.addressof(self.sizes))
+        shape = _Shape(
+            nets,
+            len(fleet.weights),
+            self.batch,
+            fleet.units == "logistic",
+            OUTPUTS.index(fleet.output),
+            len(self.choices),
+            ctypes.addressof(self.sizes),
+            ctypes.addressof(self.choices),
+        )
+        targets, weights = self.targets.data_ptr(), None if self.weights is None else self.weights.data_ptr()
         first = epoch * -(-cases // self.batch)
-        for starts in _chunks(range(0, cases, self.batch)):
+        for starts in self._calls(range(0, cases, self.batch)):
             if stop():
                 return None
+            inputs, rows = self._gathered(order[:, starts[0] : starts[-1] + self.batch])
+            at = inputs.data_ptr(), rows.data_ptr(), order.data_ptr()
             batches = (_Batch * (nets * len(starts)))(
                 *(
                     _Batch(
-                        self.inputs.data_ptr(),
-                        self.targets.data_ptr(),
-                        order.data_ptr() + 8 * (net * cases + start),
+                        at[0],
+                        at[1] + 8 * (net * rows.stride(0) + start - starts[0]),
+                        at[2] + 8 * (net * cases + start),
+                        targets,
+                        targets,  # as one kind of output reads them or as the others do
+                        weights,
                         min(self.batch, cases - start),
                         first + start // self.batch,
                     )
@@ -151,6 +176,24 @@ class Skipping:
             panels.empty()
         tally.active, tally.moved = active > 0, moved > 0
         return tally
+
+    def _calls(self, starts: range) -> Iterator[range]:
+        """The first cases of mini-batches, as many as one call to the kernel takes."""
+        most = UPDATES_A_CALL
+        if not isinstance(self.inputs, Tensor | OwnInputs):
+            floats = len(self.fleet.seeds) * self.batch * self.fleet.sizes[0]
+            most = min(most, max(1, FLOATS_A_CALL // floats))
+        return (starts[at : at + most] for at in range(0, len(starts), most))
+
+    def _gathered(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs that hold the chosen cases (nets, cases), and the rows where they are."""
+        if isinstance(self.inputs, Tensor):
+            return self.inputs, chosen
+        if isinstance(self.inputs, OwnInputs):
+            versions = self.inputs.versions.contiguous()
+            return versions.flatten(0, 1), chosen + self.inputs.which[:, None] * len(self.inputs)
+        made = self.inputs[chosen].contiguous()  # (nets, cases, inputs)
+        return made, torch.arange(chosen.numel()).view(chosen.shape)
 
     def _net(self, net: int, step: float, momentum: float, held: list[ctypes.Array]) -> _Net:
         def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:
@@ -215,7 +258,3 @@ def _padded_thresholds(rate: Tensor, units: int) -> Tensor:
     whole = torch.zeros(len(rate), -(-units // BLOCK) * BLOCK, dtype=torch.float64)
     whole[:, :units] = rate
     return thresholds(whole)
-
-
-def _chunks(starts: range) -> Iterator[range]:
-    return (starts[at : at + UPDATES_A_CALL] for at in range(0, len(starts), UPDATES_A_CALL))

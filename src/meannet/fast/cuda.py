@@ -13,6 +13,7 @@ from meannet.core.dropout import thresholds
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
+from meannet.nn.own import OwnInputs, apart
 from meannet.train import Tally
 
 MOST_IN_A_GRAPH = 200
@@ -48,7 +49,7 @@ class Captured:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor,
+        inputs: Tensor | OwnInputs,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
@@ -59,7 +60,9 @@ class Captured:
         self.dtype = PRECISIONS[precision]
         self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
-        self.inputs, self.targets = inputs.to(self.dtype).contiguous(), targets.contiguous()
+        versions, which = apart(inputs, nets)
+        self.inputs, self.which = versions.to(self.dtype).contiguous(), which.contiguous()
+        self.targets = targets.contiguous()
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)
         self.first_case = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_update = torch.zeros(1, dtype=torch.int64, device=device)
@@ -196,8 +199,8 @@ class _Piece:
         tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
         at_least, padded = _of(engine.thresholds[0], lane, seeds)
         kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
-            engine.inputs, engine.order[lane], engine.first_case, at_least, seeds, engine.first_update, offset, 0,
-            self.activities[0][lane], engine.cases, cases, sizes[0], padded,
+            engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
+            engine.first_update, offset, 0, self.activities[0][lane], engine.cases, cases, sizes[0], padded,
             MASKED=engine.thresholds[0] is not None, CASES=4, UNITS=256,
         )  # fmt: skip
         for k in range(last):

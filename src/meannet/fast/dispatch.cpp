@@ -7,6 +7,7 @@
 #define DECLARE(SET) \
   namespace SET { \
   void run(const Shape&, Net*, const Batch*, int, const Tally*, int); \
+  void turn_on(const float*, float*, uint64_t, uint32_t, uint32_t, int64_t, int64_t); \
   }
 DECLARE(plain)
 #ifdef WITH_X86_VECTORS
@@ -52,5 +53,18 @@ int meannet_run(const Shape* shape, Net* nets, const Batch* batches, int updates
     return 1;
   }
   return 0;
+}
+
+// States of units from their probabilities, (nets, rows, units) of both, each net from its own seed.
+void meannet_turn_on(const float* probabilities, float* states, const int64_t* seeds, int nets, uint32_t place,
+                     uint32_t update, int64_t rows, int64_t units) {
+  auto turn_on = plain::turn_on;
+#ifdef WITH_X86_VECTORS
+  if (best_set() == 2) turn_on = avx512::turn_on;
+  if (best_set() == 1) turn_on = avx2::turn_on;
+#endif
+  for (int net = 0; net < nets; net++)
+    turn_on(probabilities + net * rows * units, states + net * rows * units, static_cast<uint64_t>(seeds[net]), place,
+            update, rows, units);
 }
 }

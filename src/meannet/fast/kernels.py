@@ -27,9 +27,32 @@ def _kept(thresholds, seed, update, layer, case, first, padded, CASES: tl.conste
     return draws >= tl.load(thresholds + unit, mask=unit < padded, other=0)[None, :]
 
 
+@triton.jit(do_not_specialize=["place"])
+def turn_on(
+    probabilities, states, seeds, update, place, cases, units: tl.constexpr, blocks, BLOCK: tl.constexpr
+):  # fmt: skip
+    """states[net, case, unit] := 1 where the unit's draw is below its probability, else 0 (pretrain/draws.py)."""
+    net = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < cases * blocks
+    case, block = at // blocks, at % blocks
+    zero = tl.zeros((BLOCK,), tl.int32)
+    number = tl.load(update).to(tl.int32)
+    w0, w1, w2, w3 = tl.philox(tl.load(seeds + net), block, case, zero + place, zero + number)
+    first = (net * cases + case) * units
+    for pair in tl.static_range(4):
+        word = w0 if pair == 0 else w1 if pair == 1 else w2 if pair == 2 else w3
+        for half in tl.static_range(2):
+            unit = block * 8 + 2 * pair + half
+            draw = ((word >> (16 * half)) & 0xFFFF).to(tl.uint16).to(tl.int16, bitcast=True).to(tl.float32)
+            there = inside & (unit < units)
+            p = tl.load(probabilities + first + unit, mask=there, other=0.0)
+            tl.store(states + first + unit, (draw < p * 65536.0 - 32768.5).to(tl.float32), mask=there)
+
+
 @triton.jit(do_not_specialize=["offset", "layer"])
 def gather(
-    inputs, order, first_case, thresholds, seeds, first_update, offset, layer, out,
+    inputs, which, order, first_case, thresholds, seeds, first_update, offset, layer, out,
     all_cases, cases, units: tl.constexpr, padded, MASKED: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
     """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero."""
@@ -39,7 +62,8 @@ def gather(
     unit = first + tl.arange(0, UNITS)
     chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=case < cases, other=0)
     inside = (case[:, None] < cases) & (unit[None, :] < units)
-    x = tl.load(inputs + chosen[:, None] * units + unit[None, :], mask=inside, other=0.0)
+    place = tl.load(which + net) * all_cases + chosen
+    x = tl.load(inputs + place[:, None] * units + unit[None, :], mask=inside, other=0.0)
     if MASKED:
         update = (tl.load(first_update) + offset).to(tl.int32)
         keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
@@ -202,6 +226,7 @@ def gradient_step(
     rest += net * units * inputs
     place = unit[:, None] * inputs + column[None, :]
     w = tl.load(weight + place, mask=inside, other=0.0)
+    low = w
     if SPLIT:
         low = tl.load(rest + place, mask=inside, other=0)
     v = tl.load(velocity + place, mask=inside, other=0.0)

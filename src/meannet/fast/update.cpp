@@ -10,7 +10,7 @@
 // One update of one net, most of it loops over panels or cases that threads share (struct Update):
 //   take_inputs   gather the cases, omit visible units, list what is left
 //   pass_forward  per hidden layer: sums over the listed units below, activation, mask, list of what is left
-//   put_out       outputs, softmax, loss, derivative
+//   put_out       outputs, loss, derivative
 //   pass_back     per hidden layer: derivatives, sums over the listed units above
 //   take_steps    gradient product over the listed cases of each input, momentum, weights, norm bound
 //
@@ -331,22 +331,38 @@ bool step(const Lists& below, const float* delta, int inputs, int cases, float m
   return any;
 }
 
-// Softmax of each case, its loss and error, and the derivative by the total inputs times `factor`.
-void softmax(const Panels& panels, int outputs, int cases, const float* total, const int64_t* targets,
-             const int64_t* order, float factor, float* delta, double* loss, int64_t* errors) {
-  std::vector<float> z(outputs);
-  for (int item = 0; item < cases; item++) {
-    for (int i = 0; i < outputs; i++) z[i] = total[panels.at(i, item, cases)];
-    const int answer = static_cast<int>(std::max_element(z.begin(), z.end()) - z.begin());
-    const int64_t target = targets[order[item]];
-    const float largest = z[answer], right = z[target];
-    double whole = 0;
-    for (int i = 0; i < outputs; i++) whole += z[i] = std::exp(z[i] - largest);
-    *loss += std::log(whole) + largest - right;
-    *errors += !(answer == target);
-    for (int i = 0; i < outputs; i++)
-      delta[panels.at(i, item, cases)] = (z[i] / static_cast<float>(whole) - (i == target ? 1.0f : 0.0f)) * factor;
+// What becomes of a case's outputs: its loss, and whether it is wrong. The total inputs z turn into derivatives by them.
+struct Outcome {
+  double loss;
+  bool wrong;
+};
+
+Outcome softmax(float* z, int outputs, int64_t target) {
+  const int answer = static_cast<int>(std::max_element(z, z + outputs) - z);
+  const float largest = z[answer], right = z[target];
+  double whole = 0;
+  for (int i = 0; i < outputs; i++) whole += z[i] = std::exp(z[i] - largest);
+  for (int i = 0; i < outputs; i++) z[i] = z[i] / static_cast<float>(whole) - (i == target ? 1.0f : 0.0f);
+  return {std::log(whole) + largest - right, !(answer == target)};
+}
+
+Outcome logistic(float* z, int outputs, const float* targets) {
+  Outcome found{0, false};
+  for (int i = 0; i < outputs; i++) {
+    found.loss += std::max(z[i], 0.0f) + std::log1p(std::exp(-std::fabs(z[i]))) - targets[i] * z[i];
+    found.wrong |= (z[i] > 0) != (targets[i] > 0.5f);
+    z[i] = 1 / (1 + std::exp(-z[i])) - targets[i];
   }
+  return found;
+}
+
+Outcome linear(float* z, int outputs, const float* targets) {
+  Outcome found{0, false};
+  for (int i = 0; i < outputs; i++) {
+    z[i] -= targets[i];
+    found.loss += 0.5 * z[i] * z[i];
+  }
+  return found;
 }
 
 // A part of a weight layer: one of its panels, or one block of its inputs.
@@ -384,7 +400,7 @@ struct Update {
   void take_inputs() {
     const int blocks = blocks_of(shape.sizes[0]);
     team.share(cases, [&](int item, int) {
-      const float* from = batch.inputs + batch.order[item] * shape.sizes[0];
+      const float* from = batch.inputs + batch.rows[item] * shape.sizes[0];
       for (int block = 0; block < blocks; block++) {
         float row[BLOCK] = {};
         std::copy(from + block * BLOCK, from + std::min((block + 1) * BLOCK, shape.sizes[0]), row);
@@ -416,6 +432,17 @@ struct Update {
     if (active) tally.active[k] = 1;
   }
 
+  Outcome judge(float* z, int outputs, int64_t item) const {
+    if (shape.output == LOGISTIC) return logistic(z, outputs, batch.numbers + item * outputs);
+    if (shape.output == LINEAR) return linear(z, outputs, batch.numbers + item * outputs);
+    Outcome all{0, false};
+    for (int g = 0; g < shape.softmaxes; z += shape.choices[g++]) {
+      const Outcome one = softmax(z, shape.choices[g], batch.answers[item * shape.softmaxes + g]);
+      all = {all.loss + one.loss, all.wrong || one.wrong};
+    }
+    return all;
+  }
+
   void put_out() {
     const Panels panels(shape, last);
     float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
@@ -425,8 +452,16 @@ struct Update {
          total + size_t(p) * cases * panels.width);
     }
     std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
-    softmax(panels, shape.sizes[last + 1], cases, total, batch.targets, batch.order, -net.step / cases, delta,
-            tally.loss, tally.errors);
+    const int outputs = shape.sizes[last + 1];
+    std::vector<float> z(outputs);
+    for (int item = 0; item < cases; item++) {
+      for (int i = 0; i < outputs; i++) z[i] = total[panels.at(i, item, cases)];
+      const Outcome found = judge(z.data(), outputs, batch.order[item]);
+      const float weight = batch.weights ? batch.weights[batch.order[item]] : 1.0f;
+      *tally.loss += weight * found.loss;
+      *tally.errors += found.wrong;
+      for (int i = 0; i < outputs; i++) delta[panels.at(i, item, cases)] = z[i] * (weight * -net.step / cases);
+    }
     for (int p = 0; p < panels.count; p++)
       for (int item = 0; item < cases; item++) {
         const float* from = delta + (size_t(p) * cases + item) * panels.width;
@@ -482,6 +517,21 @@ struct Update {
 };
 
 }  // namespace
+
+// The units of a Boltzmann machine that are on, row by row: where a unit's draw is below its probability (pretrain/).
+void turn_on(const float* probabilities, float* states, uint64_t seed, uint32_t place, uint32_t update, int64_t rows,
+             int64_t units) {
+  int16_t draws[BLOCK];
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t first = 0; first < units; first += BLOCK) {
+      draw(seed, static_cast<uint32_t>(first / 8), static_cast<uint32_t>(row), place, update, draws);
+      const float* p = probabilities + row * units + first;
+      float* state = states + row * units + first;
+      const int count = static_cast<int>(std::min<int64_t>(BLOCK, units - first));
+      for (int i = 0; i < count; i++) state[i] = draws[i] < p[i] * 65536.0f - 32768.5f ? 1.0f : 0.0f;
+    }
+  }
+}
 
 void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads) {
   // Whole nets side by side where that fills the threads evenly, else the parts of one net after another.

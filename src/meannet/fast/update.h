@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-constexpr int LAYOUT = 1;  // counted up with every change of the structures below, here and in cpu.py
+constexpr int LAYOUT = 2;  // counted up with every change of the structures below, here and in cpu.py
+
+enum Output : int32_t { SOFTMAX, LOGISTIC, LINEAR };
 
 struct Shape {
   int32_t nets, layers, batch, logistic;
-  const int32_t* sizes;  // visible, hidden ..., outputs: layers + 1 of them
+  int32_t output, softmaxes;       // an Output; several softmaxes may stand side by side
+  const int32_t *sizes, *choices;  // visible, hidden ..., outputs: layers + 1 of them; outputs of each softmax
 };
 
 // One net: pointers per weight layer, in the panel layout that update.cpp describes.
@@ -21,9 +24,12 @@ struct Net {
 
 // One mini-batch of one net.
 struct Batch {
-  const float* inputs;     // all training cases, row by row
-  const int64_t* targets;  // of all training cases
-  const int64_t* order;    // the cases of this batch
+  const float* inputs;     // row by row
+  const int64_t* rows;     // of this batch's cases in `inputs`
+  const int64_t* order;    // of this batch's cases in what follows, which holds all training cases
+  const int64_t* answers;  // the right output of each softmax
+  const float* numbers;    // what logistic and linear outputs should be
+  const float* weights;    // of the losses of cases; null: all are one
   int32_t cases;
   uint32_t update;
 };

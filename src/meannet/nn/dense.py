@@ -52,12 +52,12 @@ class Fleet:
         return len(self.seeds) * max(self.sizes)
 
     def mean_outputs(self, inputs: Tensor) -> Tensor:
-        """Of the mean network for inputs (cases, visible), before the softmax: (nets, cases, outputs)."""
-        return mean_network(self, inputs[None])
+        """Of the mean network for inputs (nets or 1, cases, visible), before the softmax: (nets, cases, outputs)."""
+        return mean_network(self, inputs)
 
     def sampled_outputs(self, inputs: Tensor, sample: int, cases: range) -> Tensor:
         """Of one thinned network a net, drawn for these numbers of test cases: (nets, cases, outputs)."""
-        return activities(self, inputs[None], masks(self, sample, cases, SAMPLE))[-1]
+        return activities(self, inputs, masks(self, sample, cases, SAMPLE))[-1]
 
 
 def initial_fleet(
@@ -70,20 +70,26 @@ def initial_fleet(
     groups: Sequence[int] = (),
     sd: float | Sequence[float] = 0.01,
     bias: float | Sequence[float] = 0.0,
+    bias_sd: float = 0.0,
+    first_layer: int = 0,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fleet:
     """Small random weights, zero velocities; hidden biases start at `bias`, one or one a net, output biases at 0.
 
-    `sd` is that of all weights, or one a layer.
+    `sd` is that of all weights, or one a layer; `bias_sd` that of hidden biases around `bias`. A net that is the upper
+    part of another names the `first_layer` that it has of it, and draws the same weights.
     """
     weights, biases = [], []
     spread = [sd] * (len(sizes) - 1) if isinstance(sd, int | float) else sd
     for k, (inputs, outputs) in enumerate(pairwise(sizes)):
-        drawn = [philox.normal(seed, k, outputs * inputs).view(outputs, inputs) for seed in seeds]
+        drawn = [philox.normal(seed, first_layer + k, outputs * inputs).view(outputs, inputs) for seed in seeds]
         weights.append((torch.stack(drawn) * spread[k]).to(device, dtype))
         start = torch.tensor(bias if k < len(sizes) - 2 else 0.0, device=device, dtype=dtype)
         biases.append(start.reshape(-1, 1).expand(len(seeds), outputs).clone())
+        if bias_sd and k < len(sizes) - 2:
+            spread_out = [philox.normal(seed, first_layer + len(sizes) + k, outputs) for seed in seeds]
+            biases[-1] += (torch.stack(spread_out) * bias_sd).to(device, dtype)
     return Fleet(
         units=units,
         output=output,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import cifar10, digits, mnist
+from meannet.recipes import cifar10, digits, mnist, mnist_pretrained
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -15,10 +15,14 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.a1": mnist.a1,
     "mnist.a1_relu": mnist.a1_relu,
     "mnist.features": mnist.features,
+    "mnist.a2_dbn": mnist_pretrained.a2_dbn,
+    "mnist.a2_dbm": mnist_pretrained.a2_dbm,
     "mnist.choose": mnist.choose,
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,
     "mnist.choose_bias": mnist.choose_bias,
+    "mnist.choose_a2_dbn": mnist_pretrained.choose_a2_dbn,
+    "mnist.choose_a2_dbm": mnist_pretrained.choose_a2_dbm,
     "cifar10.quick": cifar10.quick,
     "cifar10.g_conv": cifar10.g_conv,
     "cifar10.g_local": cifar10.g_local,

@@ -33,6 +33,8 @@ def panels(run: Run) -> tuple[int, list[Panel]] | None:
     if found is None:
         return None
     seed, weights = found
+    if run.image and run.experiment.pretrain:  # activities of the net's own machine come after the pixels
+        weights = {arm: incoming[:, : run.image[0] * run.image[1]] for arm, incoming in weights.items()}
     units, inputs = next(iter(weights.values())).shape
     shape = run.image or _square(inputs)
     if shape is None or shape[0] * shape[1] != inputs:
@@ -41,18 +43,26 @@ def panels(run: Run) -> tuple[int, list[Panel]] | None:
     made = []
     for arm, incoming in weights.items():
         images = np.nan_to_num(incoming, posinf=0, neginf=0).reshape(units, *shape)
-        picture = grid(images[chosen])
-        uri = "data:image/png;base64," + base64.b64encode(_png(picture)).decode()
-        height, width = (max(1, PIXELS // picture.shape[1]) * side for side in picture.shape[:2])
-        made.append(Panel(arm, len(chosen), uri, width, height, smoothness(images)))
+        made.append(panel(arm, grid(images[chosen]), len(chosen), smoothness(images)))
     return seed, made
 
 
-def grid(images: Array) -> np.ndarray:
-    """Grey and opacity, uint8 (height, width, 2): zero is mid grey, each feature fills its own range around it."""
+def panel(arm: str, picture: np.ndarray, shown: int, smooth: float) -> Panel:
+    """A picture as it goes into the page."""
+    uri = "data:image/png;base64," + base64.b64encode(_png(picture)).decode()
+    height, width = (max(1, PIXELS // picture.shape[1]) * side for side in picture.shape[:2])
+    return Panel(arm, shown, uri, width, height, smooth)
+
+
+def grid(images: Array, *, ink: bool = False) -> np.ndarray:
+    """Grey and opacity, uint8 (height, width, 2): zero is mid grey, each feature fills its own range around it.
+
+    With `ink` values are those of pixels from 0, which is white, to 1.
+    """
     count, height, width = images.shape
     largest = np.abs(images).max((1, 2), keepdims=True)
-    grey = np.rint(127.5 + 127.5 * images / np.where(largest > 0, largest, 1)).astype(np.uint8)
+    grey = 255 * (1 - images) if ink else 127.5 + 127.5 * images / np.where(largest > 0, largest, 1)
+    grey = np.rint(grey).astype(np.uint8)
     across = min(ACROSS, count)
     down = -(-count // across)
     picture = np.zeros((down * (height + 1) - 1, across * (width + 1) - 1, 2), np.uint8)

@@ -19,7 +19,7 @@ from meannet.report.findings import figure_of, final_means
 from meannet.report.runs import Array, Run
 from meannet.report.svg import INK, SOFT, arm_colour, drawing, finish, style
 from meannet.report.tables import ERRORS
-from meannet.report.written import short
+from meannet.report.written import rate, short
 
 WIDE, NARROW = (900, 400), (400, 300)  # CSS pixels
 LINES = 6  # with more arms than that, only means are drawn, and the best of each colour is named
@@ -60,7 +60,7 @@ def training(run: Run, net: str, *, wide: bool = True) -> str:
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
         top = training_limit(run)
-        endings = _curves(axes, run, net, "train_error", 100.0, top, lambda value: f"{value:.1f} %")
+        endings = _curves(axes, run, net, "train_error", 100.0, top, rate)
         _frame(axes, "% training errors", "epoch", (0.0, top), endings)
         return finish(made, f"{net}: training error of thinned nets against epochs. At the end: {_spoken(endings)}.")
 

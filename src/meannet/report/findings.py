@@ -1,13 +1,13 @@
 """What the numbers say, in one sentence each: the verdict, and the titles of the figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from meannet.report.runs import Run
 from meannet.report.tables import Comparison, Row, claim_rows, claims_of, comparisons, unit_of
-from meannet.report.written import decimal, plain, several, short, signed, spread
+from meannet.report.written import decimal, plain, rate, several, short, signed, spread
 
 CHOICE = 4  # more arms than that are a choice among settings, of which only the best are named
 
@@ -83,7 +83,7 @@ def training_by_epoch(run: Run) -> str:
     ends = {arm: 100 * float(np.mean([of[arm] for of in finals if arm in of])) for of in finals for arm in of}
     if not ends or len(ends) > CHOICE:
         return "Training error while units are omitted"
-    higher, listed = _omitting_or_not(run, ends, "{:.1f} %")
+    higher, listed = _omitting_or_not(run, ends, rate)
     return f"Omitting units makes training harder: {listed}" if higher else f"Training errors at the end: {listed}"
 
 
@@ -119,7 +119,7 @@ def _sampled_means(rows: Sequence[Mapping[str, Any]]) -> tuple[float, list[float
 
 def features(run: Run, smoothness: Mapping[str, float]) -> str:
     """Whose features are smoother, by how alike neighbouring weights are."""
-    higher, listed = _omitting_or_not(run, smoothness, "{:.2f}")
+    higher, listed = _omitting_or_not(run, smoothness, "{:.2f}".format)
     return f"{'Omitting units gives smoother features: n' if higher else 'N'}eighbouring weights correlate {listed}"
 
 
@@ -134,11 +134,11 @@ def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def _omitting_or_not(run: Run, values: Mapping[str, float], form: str) -> tuple[bool, str]:
+def _omitting_or_not(run: Run, values: Mapping[str, float], form: Callable[[float], str]) -> tuple[bool, str]:
     """Whether the arms that omit units all have the higher values, and the values in words, those arms then first."""
     omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
     omit, keep = ([arm for arm in values if (arm in omitting) == omits] for omits in (True, False))
-    written = {arm: f"{form.format(value)} for {arm}" for arm, value in values.items()}
+    written = {arm: f"{form(value)} for {arm}" for arm, value in values.items()}
     if omit and keep and min(values[arm] for arm in omit) > max(values[arm] for arm in keep):
         return True, ", against ".join(" and ".join(written[arm] for arm in arms) for arms in (omit, keep))
     return False, ", ".join(written.values())

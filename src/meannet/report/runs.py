@@ -33,6 +33,7 @@ class Run:
     experiment: config.Experiment
     environment: dict[str, Any]
     metrics: list[dict[str, Any]]
+    pretraining: list[dict[str, Any]]
     result: dict[str, Any] | None
     evaluation: dict[str, Any] | None
 
@@ -131,14 +132,15 @@ def read(folder: Path) -> Run:
     except ValueError as error:
         raise ValueError(f"{settings}: {error}; run again into a new folder") from None
     result = _document(folder / "result.json", RESULT)
-    metrics = folder / "metrics.jsonl"
+    metrics, pretraining = folder / "metrics.jsonl", folder / "pretrain.jsonl"
     if result and not metrics.is_file():
         raise ValueError(f"{folder} is finished but has no metrics.jsonl, its record of epochs; run it again")
     return Run(
         folder=folder,
         experiment=experiment,
         environment=_document(folder / "environment.json") or {},
-        metrics=_record(metrics) if metrics.is_file() else [],
+        metrics=_record(metrics, ("epoch", "net", "arm", "seed")),
+        pretraining=_record(pretraining, ("epoch", "net", "stage", "name", "seed", "figure", "value")),
         result=result,
         evaluation=_document(folder / "eval.json", EVALUATION),
     )
@@ -161,14 +163,16 @@ def _document(path: Path, needs: Mapping[str, Sequence[str]] | None = None) -> d
     return document
 
 
-def _record(path: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl, without the half-written last one that an interrupted run may leave."""
+def _record(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The lines of a record, if it is there, without the half-written last one that an interrupted run may leave."""
+    if not path.is_file():
+        return []
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     found = []
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
-            _need(entry, ("epoch", "net", "arm", "seed"), "the line")
+            _need(entry, names, "the line")
         except ValueError:
             if number == len(lines):
                 break

@@ -36,6 +36,11 @@ def percent(part: float | None, whole: int) -> str:
     return NONE if part is None or not whole else f"{100 * part / whole:.2f} %"
 
 
+def rate(percents: float) -> str:
+    """12.3 %, 0.22 %, 0.0071 %: a training error may be far below one per cent."""
+    return f"{percents:.1f} %" if percents >= 1 else f"{percents:.2g} %"
+
+
 def several(count: int, one: str) -> str:
     """1 seed, 10 seeds."""
     return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -1,0 +1,363 @@
+"""BernoulliRBM, GaussianRBM, DBN and DBM: features learned without labels (A.2, B.1), the scikit-learn way."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from meannet.config import Joint, Pretrain
+from meannet.estimators.cases import Matrix, case_keys, dense_rows
+from meannet.estimators.transformer import Pretrained, in_unit_interval
+from meannet.pretrain import ais, dbm, rbm
+from meannet.pretrain.rbm import RBM
+from meannet.pretrain.unrolled import layers
+
+
+class _RBM(Pretrained):
+    """One layer."""
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        lr=0.05,
+        epochs=20,
+        batch=32,
+        steps=1,
+        persistent=False,
+        momentum=(0.5, 0.9),
+        decay=0.0002,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.lr = lr
+        self.epochs = epochs
+        self.batch = batch
+        self.steps = steps
+        self.persistent = persistent
+        self.momentum = momentum
+        self.decay = decay
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Weights, (units, features), of inputs as they are scaled inside."""
+        return self._machine.weights[0].numpy()
+
+    @property
+    def intercept_hidden_(self) -> np.ndarray:
+        return self._machine.hidden_biases[0].numpy()
+
+    @property
+    def intercept_visible_(self) -> np.ndarray:
+        return self._machine.visible_biases[0].numpy()
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Means of the inputs given features or states of the hidden units, on the inputs' own scale."""
+        machine = self._machine
+        hidden = np.atleast_2d(dense_rows(X))
+        if hidden.shape[1] != machine.sizes[1]:
+            raise ValueError(f"X has {hidden.shape[1]} features, but there are {machine.sizes[1]} hidden units")
+        found = rbm.visible_means(machine, torch.from_numpy(hidden)[None])[0].numpy()
+        return found * self._scaling.scale + self._scaling.mean
+
+    def free_energy(self, X: Any) -> np.ndarray:
+        """Of each case, up to the log partition function minus its log density on the scale used inside."""
+        return self._each(X, lambda inputs: rbm.free_energy(self._machine, inputs))
+
+    def log_partition(self, temperatures: int = 1000, particles: int = 100) -> tuple[float, float, float]:
+        """The log partition function by annealed importance sampling, and the ends of three standard errors."""
+        found = ais.log_partition(self._machine, temperatures=temperatures, particles=particles)
+        return found.log_partition.item(), found.low.item(), found.high.item()
+
+    def _hidden(self) -> tuple[int, ...]:
+        return (self.n_components,)
+
+    def _settings(self, kind: str, cases: int, **more: Any) -> Pretrain:
+        return super()._settings(kind, cases, steps=self.steps, persistent=bool(self.persistent), **more)
+
+    @property
+    def _machine(self) -> RBM:
+        check_is_fitted(self)
+        return self._stack.layers[0]
+
+
+class BernoulliRBM(_RBM):
+    """A restricted Boltzmann machine with binary units, trained by contrastive divergence; transforms to features.
+
+    Parameters
+    ----------
+    n_components : int
+        Hidden units, which are the features.
+    lr : float
+        Learning rate, of the average gradient of a mini-batch.
+    epochs, batch : int
+        Times through the cases, and cases in a mini-batch.
+    steps : int
+        Gibbs steps of an update, the k of CD-k.
+    persistent : bool
+        Keep chains from update to update instead of beginning at the data.
+    momentum : pair of floats
+        In the first 5 epochs, and after them.
+    decay : float
+        Weight decay.
+    random_state : int, RandomState or None
+    device : "auto", "cpu" or "cuda"
+    verbose : int
+        1 shows a line of progress.
+
+    Inputs are probabilities. Where they are not all in [0, 1], each feature is brought there by its least and largest
+    value among the cases of the fit.
+
+    Attributes
+    ----------
+    components_, intercept_hidden_, intercept_visible_ : arrays
+        Weights (units, features) and biases.
+    history_ : list of dicts
+        The reconstruction error after each epoch.
+    n_iter_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+    """
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Pseudo log-likelihoods, one a case: the log probability of one unit given the rest, times all units.
+
+        Which unit follows from the case itself and the seed, so that a case has the same score in any company.
+        """
+
+        def scores(inputs: torch.Tensor) -> torch.Tensor:
+            keys = case_keys(inputs[0].numpy(), np.zeros((inputs.shape[1], 0))) ^ np.uint64(self._seed)
+            unit = torch.from_numpy((keys % np.uint64(inputs.shape[2])).astype(np.int64))
+            return rbm.pseudo_log_likelihood(self._machine, inputs, unit)
+
+        return self._each(X, scores)
+
+    def _visible(self, X: Matrix) -> str:
+        return "bernoulli"
+
+
+class GaussianRBM(_RBM):
+    """A restricted Boltzmann machine for real-valued inputs, with Gaussian visible units of variance 1 (B.1).
+
+    Inputs are standardised inside. The parameters and attributes are those of BernoulliRBM; a learning rate of 0.001 to
+    0.01 is the habit for Gaussian units.
+    """
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        lr=0.005,
+        epochs=20,
+        batch=32,
+        steps=1,
+        persistent=False,
+        momentum=(0.5, 0.9),
+        decay=0.0002,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        super().__init__(
+            n_components=n_components,
+            lr=lr,
+            epochs=epochs,
+            batch=batch,
+            steps=steps,
+            persistent=persistent,
+            momentum=momentum,
+            decay=decay,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Minus the free energy: the log density of each case up to a constant, the log partition function."""
+        return -self.free_energy(X)
+
+    def _visible(self, X: Matrix) -> str:
+        return "gaussian"
+
+
+class DBN(Pretrained):
+    """A deep belief net: restricted Boltzmann machines one upon another, each trained on the features of those below.
+
+    It is a transformer, and what `DropoutClassifier(pretrain=DBN(...))` starts from.
+
+    Parameters
+    ----------
+    hidden : int or tuple of ints
+        Units of each layer.
+    visible : "auto", "bernoulli" or "gaussian"
+        The kind of visible units; "auto" takes Bernoulli ones where all inputs are in [0, 1].
+    lr : float or None
+        Learning rate; None is 0.05, and for a Gaussian first layer 0.005.
+    epochs, batch, steps, momentum, decay, random_state, device, verbose
+        As in BernoulliRBM; the epochs are those of each layer.
+
+    Attributes
+    ----------
+    components_ : list of arrays
+        Weights (units, inputs) of each layer.
+    history_ : list of dicts
+        The reconstruction error of a layer after each epoch.
+    """
+
+    def __init__(
+        self,
+        hidden=(256, 256),
+        *,
+        visible="auto",
+        lr=None,
+        epochs=20,
+        batch=32,
+        steps=1,
+        momentum=(0.5, 0.9),
+        decay=0.0002,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.hidden = hidden
+        self.visible = visible
+        self.lr = lr
+        self.epochs = epochs
+        self.batch = batch
+        self.steps = steps
+        self.momentum = momentum
+        self.decay = decay
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def components_(self) -> list[np.ndarray]:
+        check_is_fitted(self)
+        return [layer.weights[0].numpy() for layer in self._stack.layers]
+
+    def _visible(self, X: Matrix) -> str:
+        if self.visible != "auto":
+            return self.visible
+        return "bernoulli" if in_unit_interval(X) else "gaussian"
+
+    def _hidden(self) -> tuple[int, ...]:
+        sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
+        return tuple(int(size) for size in sizes)
+
+    def _learning_rates(self, kind: str) -> tuple[float, ...]:
+        return (0.005 if kind == "gaussian" else 0.05, 0.05) if self.lr is None else (self.lr,)
+
+    def _settings(self, kind: str, cases: int, **more: Any) -> Pretrain:
+        return super()._settings(kind, cases, steps=self.steps, **more)
+
+
+class DBM(Pretrained):
+    """A deep Boltzmann machine with two hidden layers of binary units; its features are those of mean field.
+
+    Layers are trained one by one with doubled inputs, then both together: mean field for the cases, persistent chains
+    for the model.
+
+    Parameters
+    ----------
+    hidden : pair of ints
+        Units of the two layers.
+    lr, epochs : float, int
+        Of each layer by itself.
+    joint_lr, joint_epochs : float, int
+        Of both together.
+    sweeps : int
+        Mean-field sweeps.
+    chains, steps : int
+        Persistent chains, and their Gibbs steps for each mini-batch.
+    batch, momentum, decay, random_state, device, verbose
+        As in BernoulliRBM, and so is the scaling of inputs to [0, 1].
+
+    Attributes
+    ----------
+    components_ : list of arrays
+        Weights (units, inputs) of each layer.
+    history_ : list of dicts
+        The reconstruction error after each epoch.
+    """
+
+    def __init__(
+        self,
+        hidden=(256, 256),
+        *,
+        lr=0.05,
+        epochs=20,
+        joint_lr=0.005,
+        joint_epochs=20,
+        sweeps=10,
+        chains=100,
+        steps=5,
+        batch=32,
+        momentum=(0.5, 0.9),
+        decay=0.0002,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.hidden = hidden
+        self.lr = lr
+        self.epochs = epochs
+        self.joint_lr = joint_lr
+        self.joint_epochs = joint_epochs
+        self.sweeps = sweeps
+        self.chains = chains
+        self.steps = steps
+        self.batch = batch
+        self.momentum = momentum
+        self.decay = decay
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def components_(self) -> list[np.ndarray]:
+        check_is_fitted(self)
+        (first, _), (second, _) = layers(self._stack)
+        return [first[0, :, : self.n_features_in_].numpy(), second[0].numpy()]
+
+    def _features(self, inputs: torch.Tensor) -> torch.Tensor:
+        assert self._stack.dbm is not None
+        return dbm.mean_field(self._stack.dbm, inputs, sweeps=self.sweeps)[1]
+
+    def _visible(self, X: Matrix) -> str:
+        return "bernoulli"
+
+    def _hidden(self) -> tuple[int, ...]:
+        return tuple(self.hidden)
+
+    def _settings(self, kind: str, cases: int, **more: Any) -> Pretrain:
+        joint = Joint(
+            epochs=self.joint_epochs,
+            lr=self.joint_lr,
+            lr_decay=0.1 ** (1 / self.joint_epochs),
+            lr_least=0.0,
+            decay=self.decay,
+            sweeps=self.sweeps,
+            chains=self.chains,
+            steps=self.steps,
+            cost=0.0,
+        )
+        return super()._settings(kind, cases, model="dbm", states="samples", sample_inputs=True, joint=joint, **more)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.hidden, tuple | list) or len(self.hidden) != 2:
+            raise ValueError(f"The 'hidden' parameter of DBM must be a pair of ints. Got {self.hidden!r} instead.")
+
+
+def belief_net(pretrain: Any) -> "DBN | _RBM | None":
+    """The stack that a classifier may start from, frozen or not; None where it is none."""
+    inner = pretrain.estimator if isinstance(pretrain, FrozenEstimator) else pretrain
+    return inner if isinstance(inner, DBN | _RBM) else None

@@ -1,0 +1,240 @@
+"""What the pretrained transformers share: checks, a fit through the package's own loop, features, samples, files."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore[missing-module-attribute]
+
+from meannet import __version__, checkpoint
+from meannet.config import Pretrain
+from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs
+from meannet.estimators.parameters import (
+    _PARAMETERS,
+    _either,
+    _layers,
+    _number,
+    _whole,
+    on_device,
+    seed_of,
+)
+from meannet.estimators.progress import Line
+from meannet.pretrain import stack
+from meannet.pretrain.draws import Draws
+from meannet.pretrain.stack import Stack, new_stack
+from meannet.pretrain.stages import pretrain
+
+FORMAT = 1
+
+
+class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What they share: checks, a fit through the package's own loop, features in float64, samples, save and load."""
+
+    lr: Any
+    epochs: int
+    batch: int
+    momentum: tuple[float, float]
+    decay: float
+    random_state: Any
+    device: str
+    verbose: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _stack: Stack
+    _scaling: Scaling
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute], its stubs are old
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from inputs (cases, features), dense or sparse; targets are ignored."""
+        self._check_parameters()
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        self._seed = seed_of(self.random_state)
+        kind = self._visible(X)
+        self._scaling = scaling(X, kind)
+        sizes = (X.shape[1], *self._hidden())
+        settings = self._settings(kind, X.shape[0])
+        products = sum(below * above for below, above in pairwise(sizes)) * X.shape[0] * 5 * settings.epochs[0]
+        device = on_device(self.device, products)
+        made = new_stack(settings, sizes, 1, [self._seed], device)
+        inputs = dense_inputs(X, np.arange(X.shape[0]), self._scaling, device)
+        self.history_: list[dict[str, Any]] = []
+        line = Line(sum(one.epochs for one in made.stages), bool(self.verbose))
+        # Products in float32, so that the same data give the same features on every machine.
+        for done in pretrain(made, inputs, None):
+            error = {"reconstruction_error": done.values[0]}
+            self.history_.append({"stage": done.stage.name, "epoch": done.epoch} | error)
+            line.show(error)
+        line.close()
+        self.n_iter_ = len(self.history_)
+        self._keep(made)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The features: probabilities that the units of the last hidden layer are on, float64 (cases, units)."""
+        return self._each(X, self._features)
+
+    def sample(self, n_samples: int = 100, steps: int = 1000) -> np.ndarray:
+        """Inputs drawn from the model: means of the visible units at the end of chains that begin at random states."""
+        check_is_fitted(self)
+        if n_samples < 1 or steps < 1:
+            raise ValueError(f"n_samples and steps must be 1 or more; got {n_samples!r} and {steps!r}")
+        noise = torch.full((1, n_samples, self.n_features_in_), 0.5, dtype=torch.float64)
+        start = Draws(self._stack.seeds, 253, 0).on(noise)[0]
+        found = stack.samples(self._stack, start, n_samples, steps)[0].numpy()
+        return found * self._scaling.scale + self._scaling.mean
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one checksummed safetensors file, without pickle."""
+        check_is_fitted(self)
+        tensors = self._stack.state() | {
+            "mean": torch.from_numpy(self._scaling.mean),
+            "scale": torch.from_numpy(self._scaling.scale),
+        }
+        parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        if self.random_state is not None:
+            parameters["random_state"] = self._seed
+        facts = {
+            "format": FORMAT,
+            "meannet": __version__,
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "kind": self._stack.settings.visible,
+            "cases": self._cases,
+            "seed": self._seed,
+            "history": self.history_,
+            "names": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
+        }
+        checkpoint.save(Path(path), tensors, facts, keep_previous=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The estimator that `save` wrote."""
+        tensors, facts = checkpoint.read(Path(path))
+        if facts.get("format") != FORMAT or facts.get("estimator") != cls.__name__:
+            what = f"{facts.get('estimator', 'no estimator')} in format {facts.get('format')}"
+            raise ValueError(f"{path} holds {what}, not {cls.__name__} in format {FORMAT}")
+        parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["parameters"].items()}
+        made = cls(**parameters)
+        made._seed, made.history_, made.n_iter_ = facts["seed"], facts["history"], len(facts["history"])
+        made._scaling = Scaling(tensors["mean"].numpy(), tensors["scale"].numpy())
+        made.n_features_in_ = len(made._scaling.mean)
+        if facts["names"] is not None:
+            made.feature_names_in_ = np.array(facts["names"], dtype=object)
+        settings = made._settings(facts["kind"], facts["cases"])
+        kept = new_stack(settings, (made.n_features_in_, *made._hidden()), 1, [made._seed])
+        kept.restore(tensors, len(kept.stages), 0)
+        made._keep(kept)
+        return made
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._hidden()[-1]
+
+    def _keep(self, made: Stack) -> None:
+        """The trained stack on the CPU, in float64: features must not depend on how cases are cut into blocks."""
+        self._cases = made.settings.batch
+        made.seeds = made.seeds.cpu()
+        for machine in [*made.layers, *([made.dbm.folded] if made.dbm else [])]:
+            machine.seeds = made.seeds
+            for name, tensor in machine.state().items():
+                setattr(machine, name, tensor.cpu().double())
+        if made.dbm:
+            made.dbm.chains, made.dbm.activities = made.dbm.chains.cpu().double(), made.dbm.activities.cpu().double()
+        self._stack = made
+
+    def _each(self, X: Any, function: Any) -> np.ndarray:
+        """What a function of scaled cases (1, cases, features) gives, a block of cases at a time."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        scaled = (torch.from_numpy(self._scaling.apply(part))[None] for part in chunks(X, max(self._stack.sizes)))
+        return np.concatenate([function(part)[0].numpy() for part in scaled])
+
+    def _features(self, inputs: torch.Tensor) -> torch.Tensor:
+        return stack.top_means(self._stack, inputs)
+
+    def _visible(self, X: Matrix) -> str:
+        """The kind of visible units for these inputs."""
+        raise NotImplementedError
+
+    def _hidden(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def _learning_rates(self, kind: str) -> tuple[float, ...]:
+        return (self.lr,)
+
+    def _settings(self, kind: str, cases: int, **more: Any) -> Pretrain:
+        """`cases` are those of the fit, or the mini-batch that they allowed."""
+        usual: dict[str, Any] = {
+            "visible": kind,
+            "epochs": (self.epochs,),
+            "lr": self._learning_rates(kind),
+            "decay": (self.decay,),
+            "initial_sd": (0.1 if kind == "bernoulli" else 0.01, 0.1),
+            "data_biases": "all",
+            "batch": min(self.batch, cases),
+            "momentum_start": self.momentum[0],
+            "momentum_end": self.momentum[1],
+            "softmax_epochs": 0,
+        }
+        return Pretrain(**usual | more)
+
+    def _check_parameters(self) -> None:
+        for name in self.get_params(deep=False):
+            good, allowed = _CHECKS.get(name, _ANYTHING)
+            if not good(value := getattr(self, name)):
+                kind = type(self).__name__
+                raise ValueError(f"The {name!r} parameter of {kind} must be {allowed}. Got {value!r} instead.")
+
+
+def scaling(X: Matrix, kind: str) -> Scaling:
+    """To mean 0 and standard deviation 1 for Gaussian units; into [0, 1] for others, unless they are there already."""
+    if kind == "gaussian":
+        found = Scaling.of(X, np.arange(X.shape[0]), None)
+        if not sparse.issparse(X):
+            return found
+        mean = np.asarray(X.mean(axis=0), np.float64).reshape(-1)
+        return Scaling(mean, found.scale)
+    if in_unit_interval(X):
+        return Scaling.none(X.shape[1])
+    least, most = (
+        np.asarray(side.toarray() if sparse.issparse(side) else side, np.float64).reshape(-1)
+        for side in (X.min(axis=0), X.max(axis=0))
+    )
+    return Scaling(least, np.where(most > least, most - least, 1.0))
+
+
+def in_unit_interval(X: Matrix) -> bool:
+    return bool(X.min() >= 0 and X.max() <= 1)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | bool | int | float) else None
+
+
+_ANYTHING = (lambda value: True, "")
+_CHECKS = _PARAMETERS | {
+    "n_components": _whole(1),
+    "hidden": (lambda value: _layers(value) and value != (), "an int or a tuple of ints, each 1 or more"),
+    "visible": _either("auto", "bernoulli", "gaussian"),
+    "lr": (lambda value: value is None or _number(0, np.inf)[0](value), f"None or {_number(0, np.inf)[1]}"),
+    "epochs": _whole(1),
+    "joint_lr": _number(0, np.inf),
+    "joint_epochs": _whole(1),
+    "sweeps": _whole(1),
+    "chains": _whole(1),
+    "steps": _whole(1),
+    "persistent": _either(True, False),
+    "decay": _number(0, np.inf, closed=True),
+}

@@ -1,0 +1,143 @@
+"""A mean network as an ONNX model of few, old and plain operators, which every runtime has."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from meannet import __version__, plain
+
+OPSET, IR_VERSION = 17, 8  # of the same release, in 2022
+LARGEST_FILE = 2**31 - 2**20  # bytes; protobuf takes no 2 GiB
+
+
+def model(network: nn.Module, facts: Mapping[str, Any]) -> bytes:
+    """`inputs`, float32 (cases, inputs), to what facts["answers"] says.
+
+    single: `label` and `probabilities`; several: `label_0`, `probabilities_0`, `label_1`, ...; multilabel: `labels` of
+    0 and 1 and `probabilities`; number and numbers: `prediction`, (cases,) or (cases, targets). Labels are the user's.
+    """
+    graph = _Graph()
+    networks = plain.networks(network)
+    scaled = graph.part(networks[0][0], "inputs")
+    outputs = [graph.parts(list(one)[1:], scaled) for one in networks]
+    answers(graph, facts, outputs[0] if len(outputs) == 1 else graph.add("Mean", *outputs))
+    if graph.bytes > LARGEST_FILE:
+        raise ValueError(f"the net's {graph.bytes / 2**30:.1f} GiB do not fit into an ONNX file; choose one --seed")
+    inputs = helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["cases", facts["sizes"][0]])
+    made = helper.make_model(
+        helper.make_graph(graph.nodes, "mean_network", [inputs], graph.outputs, graph.constants),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="meannet",
+        producer_version=__version__,
+        doc_string=f"The mean network of {facts['of']}, from raw inputs.",
+    )
+    helper.set_model_props(made, {name: json.dumps(value) for name, value in facts.items()})
+    onnx.checker.check_model(made, full_check=True)
+    return made.SerializeToString(deterministic=True)
+
+
+def answers(graph: "_Graph", facts: Mapping[str, Any], outputs: str) -> None:
+    """Name the outputs, and add labels to probabilities."""
+    size, kind = facts["sizes"][-1], facts["answers"]
+    if kind == "number":
+        graph.give("prediction", graph.add("Squeeze", outputs, graph.constant(np.array([1]))), TensorProto.FLOAT)
+    elif kind == "numbers":
+        graph.give("prediction", outputs, TensorProto.FLOAT, size)
+    elif kind == "multilabel":
+        above = graph.add("Greater", outputs, graph.constant(np.array(0.5, np.float32)))
+        graph.give("labels", graph.add("Cast", above, to=TensorProto.INT64), TensorProto.INT64, size)
+        graph.give("probabilities", outputs, TensorProto.FLOAT, size)
+    else:
+        several = kind == "several"
+        parts = graph.split(outputs, [len(classes) for classes in facts["classes"]]) if several else [outputs]
+        for number, (classes, part) in enumerate(zip(facts["classes"], parts, strict=True)):
+            ending = f"_{number}" if several else ""
+            known = _labels(classes)
+            most = graph.add("ArgMax", part, axis=1, keepdims=0)
+            graph.give(f"label{ending}", graph.add("Gather", graph.constant(known), most), _kind(known))
+            graph.give(f"probabilities{ending}", part, TensorProto.FLOAT, len(classes))
+
+
+class _Graph:
+    """Nodes as they are added; values have numbers for names."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+        self.bytes = 0
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"value{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def constant(self, value: np.ndarray | Tensor) -> str:
+        if isinstance(value, Tensor):
+            value = value.numpy().astype(np.float32)
+        name = f"constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(value, name))
+        self.bytes += value.nbytes
+        return name
+
+    def split(self, value: str, sizes: Sequence[int]) -> list[str]:
+        names = [f"{value}_{number}" for number in range(len(sizes))]
+        self.nodes.append(helper.make_node("Split", [value, self.constant(np.array(sizes))], names, axis=1))
+        return names
+
+    def give(self, name: str, value: str, kind: int, *size: int) -> None:
+        """`value` is an output of the model, (cases, *size)."""
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, kind, ["cases", *size]))
+
+    def parts(self, parts: Sequence[nn.Module], value: str) -> str:
+        for part in parts:
+            value = self.part(part, value)
+        return value
+
+    def drawn_in(self, z: str, reach: float) -> str:
+        """z / sqrt(1 + (z / reach)²)"""
+        far, near, one = (
+            self.constant(np.array(number, np.float32)) for number in (plain.FARTHEST, -plain.FARTHEST, 1.0)
+        )
+        z = self.add("Clip", z, near, far)
+        share = self.add("Div", z, self.constant(np.array(reach, np.float32)))
+        return self.add("Div", z, self.add("Sqrt", self.add("Add", self.add("Mul", share, share), one)))
+
+    def part(self, part: nn.Module, value: str) -> str:
+        """What a module of plain.py makes of a value."""
+        match part:
+            case plain.Restore():
+                return self.add("Add", self.add("Mul", value, self.constant(part.scale)), self.constant(part.mean))
+            case plain.Standardise():
+                value = self.add("Div", self.add("Sub", value, self.constant(part.mean)), self.constant(part.scale))
+                return value if part.reach is None else self.drawn_in(value, part.reach)
+            case nn.Linear():
+                return self.add("Gemm", value, self.constant(part.weight), self.constant(part.bias), transB=1)
+            case nn.ReLU():
+                return self.add("Relu", value)
+            case nn.Sigmoid():
+                return self.add("Sigmoid", value)
+            case nn.Softmax():
+                return self.add("Softmax", value, axis=1)
+            case plain.Softmaxes():
+                pieces = [self.add("Softmax", piece, axis=1) for piece in self.split(value, part.groups)]
+                return self.add("Concat", *pieces, axis=1)
+        raise AssertionError(f"no operator for {type(part).__name__}")
+
+
+def _labels(classes: Sequence[Any]) -> np.ndarray:
+    """Labels as a tensor of whole numbers, numbers, truth values or strings."""
+    if all(isinstance(label, str) for label in classes):
+        return np.array(classes, dtype=object)
+    return np.array(classes)
+
+
+def _kind(labels: np.ndarray) -> int:
+    return TensorProto.STRING if labels.dtype == object else helper.np_dtype_to_tensor_dtype(labels.dtype)

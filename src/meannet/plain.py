@@ -1,0 +1,151 @@
+"""A mean network (body) in plain PyTorch, in float64, from raw inputs to probabilities or predictions.
+
+`meannet export --to torch` writes a copy of this file, NAME.py, beside the weights, NAME.safetensors. The copy needs
+torch, numpy and safetensors, and nothing of meannet. `python NAME.py cases.npy` prints a line a case: what the network
+takes it for, then all outputs. In a program: `from NAME import load; network, facts = load()`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+FARTHEST = 1e9  # so that no square overflows
+
+
+class Standardise(nn.Module):
+    """z = (x - mean) / scale, after x is brought to their precision; both are one number a column.
+
+    Where there is a reach, z / sqrt(1 + (z / reach)²), which draws outliers in to it and leaves what is near.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor, reach: float | None = None):
+        super().__init__()
+        self.reach = reach
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != len(self.scale):  # one column would otherwise do for all
+            raise ValueError(f"cases have {x.shape[-1]} columns; the network takes {len(self.scale)}")
+        z = (x.to(self.scale.dtype) - self.mean) / self.scale
+        if self.reach is None:
+            return z
+        z = z.clamp(-FARTHEST, FARTHEST)
+        return z / (1 + (z / self.reach).square()).sqrt()
+
+
+class Restore(Standardise):
+    """From standardised targets back to their own scale."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale + self.mean
+
+
+class Softmaxes(nn.Module):
+    """Several softmaxes side by side."""
+
+    def __init__(self, groups: Sequence[int]):
+        super().__init__()
+        self.groups = list(groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([part.softmax(-1) for part in x.split(self.groups, -1)], -1)
+
+
+class Average(nn.Module):
+    """The mean of what several networks give."""
+
+    def __init__(self, networks: Sequence[nn.Module]):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([network(x) for network in self.networks]).mean(0)
+
+
+def network(facts: Mapping[str, Any], states: Sequence[Mapping[str, Tensor]]) -> nn.Module:
+    """Networks of this shape with these parameters; several are averaged."""
+    networks = []
+    for state in states:
+        made = _unfilled(facts)
+        made.load_state_dict(state, assign=True)
+        networks.append(made)
+    return (networks[0] if len(networks) == 1 else Average(networks)).requires_grad_(False).eval()
+
+
+def networks(module: nn.Module) -> list[nn.Sequential]:
+    """Those that are averaged, or the only one, each from the scaling of inputs to the outputs."""
+    found = module.networks if isinstance(module, Average) else [module]
+    return [network for network in found if isinstance(network, nn.Sequential)]
+
+
+def answers(facts: Mapping[str, Any], outputs: Tensor) -> list[Any]:
+    """What outputs (cases, outputs) take each case for: a label, a number, or a list of them.
+
+    The list has a label for each of several targets, a number for each, or 0 or 1 for each label that a case may have.
+    """
+    if facts["answers"] == "number":
+        return outputs[:, 0].tolist()
+    if facts["answers"] == "numbers":
+        return outputs.tolist()
+    if facts["answers"] == "multilabel":
+        return (outputs > 0.5).int().tolist()
+    parts = outputs.split([len(classes) for classes in facts["classes"]], -1)
+    each = [
+        [classes[k] for k in part.argmax(-1).tolist()] for classes, part in zip(facts["classes"], parts, strict=True)
+    ]
+    return each[0] if facts["answers"] == "single" else [list(labels) for labels in zip(*each, strict=True)]
+
+
+def load(path: str | Path | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """The network in a file that was exported, by default the one beside this file, and what is known about it."""
+    with safe_open(Path(__file__).with_suffix(".safetensors") if path is None else path, framework="pt") as file:
+        facts = json.loads(file.metadata()["record"].partition(" ")[2])  # a checksum stands before it
+        states: list[dict[str, Tensor]] = [{} for _ in range(facts["nets"])]
+        for name in file.keys():  # noqa: SIM118, not a dict
+            net, _, parameter = name.partition(".")
+            states[int(net)][parameter] = file.get_tensor(name)
+    return network(facts, states), facts
+
+
+def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
+    """One network, its parameters without memory, so that nothing is drawn from the global random stream."""
+    sizes, layers = facts["sizes"], len(facts["sizes"]) - 1
+    with torch.device("meta"):
+        parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]), facts["reach"])]
+        for k, (inputs, units) in enumerate(pairwise(sizes)):
+            parts.append(nn.Linear(inputs, units))
+            if k < layers - 1:
+                parts.append(nn.Sigmoid() if facts["units"] == "logistic" else nn.ReLU())
+        if facts["output"] == "linear":
+            parts.append(Restore(torch.empty(sizes[-1]), torch.empty(sizes[-1])))
+        elif facts["groups"]:
+            parts.append(Softmaxes(facts["groups"]))
+        else:
+            parts.append(nn.Sigmoid() if facts["output"] == "logistic" else nn.Softmax(-1))
+    return nn.Sequential(*parts)
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: python {sys.argv[0]} cases.npy")
+    made, facts = load()
+    cases = np.load(sys.argv[1], allow_pickle=False)
+    outputs = made(torch.from_numpy(cases.reshape(len(cases), -1)))
+    for answer, row in zip(answers(facts, outputs), outputs.tolist(), strict=True):
+        print(*(answer if isinstance(answer, list) else [answer]), *row, sep=",")
+
+
+if __name__ == "__main__":
+    main()

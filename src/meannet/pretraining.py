@@ -1,0 +1,174 @@
+"""Pretraining within a run: a stack is trained, or goes on being trained, in a file of its own, and is kept there."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meannet import checkpoint, fast
+from meannet.config import Experiment, settings, to_json
+from meannet.data import Dataset
+from meannet.outcome import net_name
+from meannet.pretrain.stack import Done, Stack, new_stack, samples
+from meannet.pretrain.stages import pretrain
+from meannet.runlog import RunFolder
+
+NOT_DECIDING = ("record_every", "samples")
+
+
+@dataclass
+class Saving:
+    """When a state is due: after the first epoch, every so many minutes, and every so many epochs where asked."""
+
+    minutes: float
+    epochs: int | None
+    seconds: Callable[[], float]  # since the run began
+    last: float = field(default_factory=time.perf_counter)
+    since: int = 0  # epochs that no state has yet
+    first: bool = True
+
+    def due(self) -> bool:
+        self.since += 1
+        late = time.perf_counter() - self.last >= 60 * self.minutes
+        return self.first or late or (self.epochs is not None and self.since >= self.epochs)
+
+    def saved(self) -> None:
+        self.last, self.since, self.first = time.perf_counter(), 0, False
+
+
+def prepare(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device) -> Stack:
+    """A stack for all seeds of one architecture, with nothing trained yet."""
+    assert experiment.pretrain is not None
+    sizes = (dataset.train.inputs.shape[1], *hidden)
+    return new_stack(experiment.pretrain, sizes, len(dataset.classes), experiment.seeds, where)
+
+
+def run(
+    stack: Stack,
+    experiment: Experiment,
+    folder: RunFolder,
+    dataset: Dataset,
+    saving: Saving,
+    say: Callable[[str], None],
+    *,
+    path: str = "auto",
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Done]:
+    """Train what is left of a stack, saving and recording; at the end samples from the model are saved with it."""
+    hidden = stack.sizes[1:]
+    name, file = net_name(experiment, hidden, dataset), folder.pretrained(hidden, len(experiment.net.hidden))
+    facts = restore(stack, experiment, folder, hidden, dataset)
+    if facts.get("complete"):
+        say(f"{name}: pretrained already")
+        return
+    if checkpoint.exists(file):
+        say(f"{name}: pretraining goes on from epoch {stack.epoch} of stage {stack.stage + 1} of {len(stack.stages)}")
+    inputs, targets = dataset.train.inputs.to(stack.device), dataset.train.targets.to(stack.device)
+
+    def save(**more: torch.Tensor) -> None:
+        facts = {
+            "stage": stack.stage,
+            "epoch": stack.epoch,
+            "complete": bool(more),
+            "settings": experiment.pretrain_digest(),
+            "chosen": chosen(experiment),
+            "data": dataset.digest,
+        }
+        checkpoint.save(file, stack.state() | more, facts)
+        saving.saved()
+
+    products = fast.products(stack.device, path)
+    for done in pretrain(stack, inputs, targets, products=products, stop=stop):
+        folder.append(_lines(name, done, stack, saving.seconds()), folder.pretraining)
+        if saving.due():
+            save()
+        yield done
+    if stack.finished:
+        save(samples=samples(stack, inputs).cpu())
+    elif saving.since:
+        save()
+
+
+def restore(
+    stack: Stack, experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset
+) -> dict[str, Any]:
+    """Bring the stack to where the run last saved it, if it did; returns what was saved beside it."""
+    file = folder.pretrained(hidden, len(experiment.net.hidden))
+    if not checkpoint.exists(file):
+        return {}
+    tensors, facts = checkpoint.load(file)
+    check_unchanged(facts, experiment, experiment.pretrain_digest(), file, dataset)
+    stack.restore(tensors, facts["stage"], facts["epoch"])
+    return facts
+
+
+def recover(experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> float:
+    """Drop records later than the saved stacks; returns the seconds trained up to there."""
+    saved = {}
+    for hidden in experiment.net.hidden:
+        file = folder.pretrained(hidden, len(experiment.net.hidden))
+        if experiment.pretrain and checkpoint.exists(file):
+            facts = checkpoint.recover(file, say)
+            saved[net_name(experiment, hidden, dataset)] = (facts["stage"], facts["epoch"])
+    return folder.forget_pretraining_after(saved)
+
+
+def summary(folder: RunFolder) -> list[dict[str, Any]]:
+    """What result.json says of pretraining: of each net and stage the epochs, and its figure at the end by seed."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in folder.records(folder.pretraining):
+        entry = found.setdefault(
+            (line["net"], line["stage"]),
+            {"net": line["net"], "stage": line["name"], "figure": line["figure"], "seeds": [], "values": []},
+        )
+        if line["epoch"] != entry.get("epochs"):
+            entry |= {"epochs": line["epoch"], "seeds": [], "values": []}
+        entry["seeds"].append(line["seed"])
+        entry["values"].append(line["value"])
+    return list(found.values())
+
+
+def check_unchanged(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: Dataset) -> None:
+    """Refuse a state that was saved with other settings or data, naming what changed."""
+    check_settings(facts, experiment, digest, path)
+    if facts["data"] != dataset.digest:
+        raise checkpoint.CheckpointError(
+            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
+        )
+
+
+def check_settings(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path) -> None:
+    """Refuse a state that was saved with other settings than those that experiment.json has now."""
+    if facts["settings"] != digest:
+        now, then = chosen(experiment), facts["chosen"]
+        changed = [p for p in now | then if now.get(p) != then.get(p)]
+        which = f"{changed[0]} was {json.dumps(then.get(changed[0]))}" if changed else "arms were in another order"
+        raise checkpoint.CheckpointError(
+            f"settings changed since {path.name} was saved: {which}; put that back in "
+            f"{path.parent / 'experiment.json'}, or start a new run with `meannet run`"
+        )
+
+
+def chosen(experiment: Experiment) -> dict[str, Any]:
+    """What the digest is of, by path, to name a setting that was changed."""
+    return {path: to_json(value) for path, value in settings(experiment).items() if path not in NOT_DECIDING}
+
+
+def _lines(name: str, done: Done, stack: Stack, seconds: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "net": name,
+            "stage": done.stage.number,
+            "name": done.stage.name,
+            "epoch": done.epoch,
+            "seed": seed,
+            "figure": done.figure,
+            "value": round(value, 6),
+            "seconds": round(seconds, 2),
+        }
+        for seed, value in zip(stack.seeds.tolist(), done.values, strict=True)
+    ]

@@ -1,0 +1,171 @@
+"""The pretrained transformers in use: features, pipelines, finetuning, few labels, and files."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import BernoulliRBM as Theirs
+from sklearn.pipeline import make_pipeline
+
+from meannet import DBM, DBN, BernoulliRBM, DropoutClassifier, DropoutRegressor, GaussianRBM
+from meannet.checkpoint import CheckpointError
+
+SHORT = {"epochs": 5, "random_state": 0}
+EVERY = [
+    BernoulliRBM(30, **SHORT),
+    GaussianRBM(30, **SHORT),
+    DBN((30, 20), **SHORT),
+    DBN((30, 20), visible="gaussian", **SHORT),
+    DBM((30, 20), joint_epochs=3, **SHORT),
+]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def test_features_are_those_of_the_attributes(digits):
+    X, _ = digits
+    found = BernoulliRBM(30, **SHORT).fit(X)
+    expected = logistic(X @ found.components_.T + found.intercept_hidden_)
+    np.testing.assert_allclose(found.transform(X), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        found.inverse_transform(expected), logistic(expected @ found.components_ + found.intercept_visible_), rtol=1e-10
+    )
+    deep = DBN((30, 20), **SHORT).fit(X)
+    first = logistic(X @ deep.components_[0].T + deep._stack.layers[0].hidden_biases[0].numpy())
+    second = logistic(first @ deep.components_[1].T + deep._stack.layers[1].hidden_biases[0].numpy())
+    np.testing.assert_allclose(deep.transform(X), second, rtol=1e-9)
+    assert deep.get_feature_names_out()[:2].tolist() == ["dbn0", "dbn1"]
+
+
+def test_free_energies_and_scores_are_scikit_learns(digits):
+    X, _ = digits
+    X = (X[:200] > 0.5).astype(float)
+    ours = BernoulliRBM(12, **SHORT).fit(X)
+    theirs = Theirs(12).fit(X)
+    theirs.components_, theirs.intercept_hidden_ = ours.components_, ours.intercept_hidden_
+    theirs.intercept_visible_ = ours.intercept_visible_
+    np.testing.assert_allclose(ours.free_energy(X), theirs._free_energy(X), rtol=1e-10)
+    # Theirs looks at one unit of each case, drawn at random, and ours at one that follows from the case: one of these.
+    gaps = [
+        theirs._free_energy(np.where(np.arange(64) == unit, 1 - X, X)) - theirs._free_energy(X) for unit in range(64)
+    ]
+    every = -64 * np.logaddexp(0, -np.array(gaps))  # (units, cases)
+    assert np.isclose(ours.score_samples(X), every, rtol=1e-9).any(0).all()
+
+
+def test_the_fit_raises_the_likelihood_of_the_cases_and_the_partition_function_is_right(digits):
+    X = (digits[0][:300, ::4] > 0.5).astype(float)  # 16 units: all states can be gone through
+    states = np.array([[i >> k & 1 for k in range(16)] for i in range(2**16)], float)
+
+    def likelihood(found):
+        return -found.free_energy(X).mean() - np.logaddexp.reduce(-found.free_energy(states))
+
+    short, long = (BernoulliRBM(10, epochs=epochs, random_state=0).fit(X) for epochs in (1, 30))
+    # Chains want small steps, and so more of them.
+    persistent = BernoulliRBM(10, epochs=150, persistent=True, momentum=(0.5, 0.5), random_state=0).fit(X)
+    assert likelihood(long) > likelihood(short) + 0.2 and likelihood(persistent) > likelihood(short) + 0.2
+    exact = np.logaddexp.reduce(-long.free_energy(states))
+    estimate, low, high = long.log_partition()
+    assert low < exact < high and estimate == pytest.approx(exact, abs=0.2)
+
+
+def test_gaussian_features_do_not_depend_on_the_inputs_scale(digits):
+    X, _ = digits
+    first, second = (GaussianRBM(20, **SHORT).fit(x) for x in (X, 100 * X - 7))
+    np.testing.assert_allclose(second.transform(100 * X - 7), first.transform(X), rtol=1e-3, atol=1e-4)
+    assert first.score_samples(X).shape == (len(X),)
+
+
+def test_inputs_beyond_one_are_brought_into_the_unit_interval(digits):
+    X = 16 * digits[0]
+    wide, narrow = BernoulliRBM(20, **SHORT).fit(X), BernoulliRBM(20, **SHORT)
+    span = X.max(0) - X.min(0)
+    narrow.fit((X - X.min(0)) / np.where(span > 0, span, 1))
+    np.testing.assert_allclose(wide.components_, narrow.components_, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__ + getattr(e, "visible", ""))
+def test_a_saved_transformer_is_the_same_and_samples_look_like_inputs(estimator, digits, tmp_path):
+    X, _ = digits
+    found = clone(estimator).fit(X)
+    found.save(tmp_path / "it")
+    again = type(found).load(tmp_path / "it")
+    assert np.array_equal(again.transform(X), found.transform(X)) and again.get_params() == found.get_params()
+    drawn = found.sample(50, 20)
+    assert drawn.shape == (50, 64) and np.array_equal(drawn, again.sample(50, 20))
+    assert np.corrcoef(drawn.mean(0), X.mean(0))[0, 1] > 0.8
+    damaged = bytearray((tmp_path / "it").read_bytes())
+    damaged[-3] ^= 1
+    (tmp_path / "it").write_bytes(damaged)
+    with pytest.raises(CheckpointError, match="damaged"):
+        type(found).load(tmp_path / "it")
+
+
+def test_they_work_in_pipelines_and_searches(digits):
+    X, y = digits
+    pipeline = make_pipeline(BernoulliRBM(60, epochs=10, random_state=0), LogisticRegression(max_iter=2000, C=10))
+    assert pipeline.fit(X[:900], y[:900]).score(X[900:], y[900:]) > 0.85
+    search = GridSearchCV(
+        make_pipeline(DBN((20, 10), random_state=0), LogisticRegression()), {"dbn__epochs": [1, 2]}, cv=2
+    )
+    assert search.fit(X[:200], y[:200]).best_params_["dbn__epochs"] in (1, 2)
+
+
+def test_with_few_labels_a_stack_pretrained_on_all_inputs_beats_one_without(digits):
+    """A hundred labels of 1,297 pictures, five choices of them."""
+    X, y = digits
+    train, test = slice(0, 1297), slice(1297, None)
+    stack = DBN((200, 200), epochs=40, random_state=0).fit(X[train])
+    wrong = {"pretrained": [], "scratch": []}
+    for seed in range(5):
+        few = np.random.default_rng(seed).permutation(1297)[:100]
+        for name, pretrain in (("pretrained", FrozenEstimator(stack)), ("scratch", None)):
+            net = DropoutClassifier(
+                (200, 200), units="logistic", pretrain=pretrain, epochs=150, lr=1.0, batch=20, random_state=seed
+            )
+            wrong[name].append((net.fit(X[few], y[few]).predict(X[test]) != y[test]).sum())
+    assert np.mean(wrong["pretrained"]) < np.mean(wrong["scratch"])
+
+
+def test_a_classifier_starts_from_what_was_pretrained_and_keeps_a_frozen_stack(digits, tmp_path):
+    X, y = digits
+    stack = DBN((30, 20), **SHORT).fit(X)
+    before = stack.components_[0].copy()
+    net = DropoutClassifier(pretrain=FrozenEstimator(stack), epochs=1, lr=1e-6, random_state=0).fit(X[:300], y[:300])
+    # Divided by 1 - rate, the weights that omitted inputs and units feed.
+    np.testing.assert_allclose(net._fleet.weights[0][0], before / 0.9, atol=1e-4)
+    np.testing.assert_allclose(net._fleet.weights[1][0], stack.components_[1] / 0.5, atol=1e-4)
+    assert np.array_equal(stack.components_[0], before) and net._fleet.units == "logistic"
+    net.save(tmp_path / "net")
+    again = DropoutClassifier.load(tmp_path / "net")
+    assert np.array_equal(again.predict_proba(X), net.predict_proba(X))
+    assert isinstance(again.pretrain, DBN) and again.pretrain.hidden == (30, 20)
+
+
+def test_a_regressor_may_be_pretrained_too(digits):
+    X, _ = digits
+    net = DropoutRegressor(pretrain=GaussianRBM(40, **SHORT), epochs=30, lr=0.5, dropout_hidden=0.2, random_state=0)
+    assert net.fit(X[:600], X[:600, 20]).score(X[600:], X[600:, 20]) > 0.3
+
+
+def test_what_cannot_be_pretrained_from_is_refused_in_one_line(digits):
+    X, y = digits
+    with pytest.raises(ValueError, match=r"'pretrain' parameter of DropoutClassifier must be None, a DBN.* Got DBM"):
+        DropoutClassifier(pretrain=DBM((3, 3))).fit(X, y)
+    with pytest.raises(ValueError, match=r"'hidden' parameter of DBM must be a pair of ints. Got 5 instead"):
+        DBM(5).fit(X)
+    with pytest.raises(ValueError, match="'lr' parameter of DBN must be None or a float"):
+        DBN(lr=-1).fit(X)
+    with pytest.raises(ValueError, match="X has 3 features, but there are 30 hidden units"):
+        BernoulliRBM(30, **SHORT).fit(X).inverse_transform(np.zeros((2, 3)))
