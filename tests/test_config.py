@@ -5,13 +5,27 @@ import dataclasses
 import hashlib
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meannet import config, recipes
-from meannet.config import Arm, Claim, Data, Experiment, Net, Optim, from_json, nearest, override, text_of, to_json
+from meannet.config import (
+    Arm,
+    Claim,
+    Conv,
+    Data,
+    Experiment,
+    Net,
+    Optim,
+    from_json,
+    nearest,
+    override,
+    text_of,
+    to_json,
+)
 from meannet.core.schedule import learning_rate, momentum
 
 EVERY_RECIPE = pytest.mark.parametrize("name", recipes.RECIPES)
@@ -353,12 +367,22 @@ def test_a_selection_is_for_text_alone(experiment):
         override(experiment, ["data.selection.words=3"])
 
 
-def test_the_digest_of_a_run_without_text_is_what_it_was_before_there_was_text(experiment):
-    parts = {name: to_json(getattr(experiment, name)) for name in ("net", "dropout", "optim", "arms", "seeds")}
-    parts["data"] = {"name": "digits", "held_out": False}
-    assert experiment.digest() == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
 def test_a_claimed_percentage_becomes_a_count_of_our_test_cases():
     assert Claim(arm="a", value=29.62, unit="% test errors").counted(201_369) == Claim(arm="a", value=59645.5)
     assert Claim(arm="a", value=110).counted(5) == Claim(arm="a", value=110)
+
+
+def test_settings_that_came_later_count_in_the_digest_only_where_they_are_used(experiment):
+    """So that runs which were saved before can be resumed."""
+    names = ("data", "net", "dropout", "optim", "arms", "seeds")
+    parts = to_json({name: getattr(experiment, name) for name in names})
+    later_in_arms = ("conv", "weight_decay", "top_decay")
+    for part, later in [(parts["data"], ("cases", "selection")), *((arm, later_in_arms) for arm in parts["arms"])]:
+        for name in later:
+            del part[name]
+    assert experiment.digest() == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    few = replace(experiment, data=replace(experiment.data, cases=10))
+    assert few.digest() != experiment.digest()
+    image = recipes.get("cifar10.g_conv")
+    arm = replace(image.arms[0], weight_decay=0.0)  # which is not the experiment's own
+    assert len({image.digest(), replace(image, arms=(arm,)).digest(), replace(image, conv=Conv()).digest()}) == 3

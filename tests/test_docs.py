@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from meannet import __version__, claims, cli, recipes
-from meannet.data import digits, mnist
+from meannet.data import cifar10, digits, mnist
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -110,7 +110,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_paper_map_names_every_recipe_and_only_recipes_that_exist():
-    named = set(re.findall(r"`((?:digits|mnist|reuters)(?:\.\w+)?)`", MAP)) | set(
+    named = set(re.findall(r"`((?:digits|mnist|reuters|cifar10)(?:\.\w+)?)`", MAP)) | set(
         re.findall(r"<!-- kept ([\w.]+) -->", MAP)
     )
     assert named == set(recipes.RECIPES)
@@ -131,7 +131,10 @@ def test_what_the_pages_say_of_recipes_and_data_is_so():
     demonstration = recipes.get("digits")
     assert (len(demonstration.arms), len(demonstration.seeds)) == (3, 10)
     assert f"three arms, ten seeds; {demonstration.time}" in words(README)
-    assert f"{mnist.N_HELD_OUT:,} of MNIST's and {digits.N_HELD_OUT} of the digits" in words(MAP)
+    held_out = (
+        f"{mnist.N_HELD_OUT:,} of MNIST's, {cifar10.N_HELD_OUT:,} of CIFAR-10's and {digits.N_HELD_OUT} of the digits"
+    )
+    assert held_out in words(MAP)
 
 
 def test_the_version_is_the_same_everywhere():

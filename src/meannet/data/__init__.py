@@ -1,14 +1,15 @@
 """The data sets of the paper: where they are, how to get them, and the cases they hold.
 
 Importing this loads neither torch nor a data set; a data set's own module, named after it, is imported when it is asked
-for, and offers `load`, `check`, `status` and the `FILES` that can be fetched.
+for, and offers `load`, `check`, `status` and the `FILES` that can be fetched; where there are any, also `locate` and
+`read` for one of them, and the `sources` to fetch from.
 """
 
 import hashlib
 import importlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from meannet.data.texts import Counts
 
-NAMES = ("digits", "mnist", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
+NAMES = ("digits", "mnist", "cifar10", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
 
 
 class DataError(RuntimeError):
@@ -31,7 +32,9 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: Any  # (cases, inputs) float32, pixels in [0, 1]: a Tensor, or sparse.Sparse where most are zero
+    # A Tensor, (cases, inputs) float32, pixels in [0, 1]; in colour (cases, channels, rows, columns) uint8; or
+    # sparse.Sparse where most are zero.
+    inputs: Any
     targets: "Tensor"  # (cases,) int64
 
 
@@ -78,11 +81,22 @@ def folder() -> Path:
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
     known = module(data.name)
-    if data.selection is None:
-        return known.load(held_out=data.held_out, say=say)
-    if not hasattr(known, "SELECTION"):
-        raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
-    return known.load(held_out=data.held_out, say=say, selection=data.selection)
+    more = {}
+    if data.selection is not None:
+        if not hasattr(known, "SELECTION"):
+            raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
+        more["selection"] = data.selection
+    whole = known.load(held_out=data.held_out, say=say, **more)
+    if data.cases is None:
+        return whole
+    if data.cases > len(whole.train.targets):
+        raise ValueError(f"data.cases must be at most {len(whole.train.targets)} for {data.name}, not {data.cases}")
+    from meannet.data.sparse import Sparse
+
+    inputs = whole.train.inputs
+    inputs = inputs.first(data.cases) if isinstance(inputs, Sparse) else inputs[: data.cases]
+    train = Cases(inputs, whole.train.targets[: data.cases])
+    return replace(whole, train=train, digest=digest(train, whole.test))
 
 
 def check(name: str) -> list[Checked]:

@@ -37,6 +37,11 @@ class Sparse:
         dense[place, self.columns[entry].long()] = self.values[entry]
         return dense.view(*chosen.shape, self.shape[1])
 
+    def first(self, cases: int) -> "Sparse":
+        """The first so many rows."""
+        end = int(self.starts[cases])
+        return Sparse(self.starts[: cases + 1], self.columns[:end], self.values[:end], width=self.shape[1])
+
     def to(self, device: torch.device | str) -> "Sparse":
         return Sparse(*(tensor.to(device) for tensor in self.tensors()), width=self.shape[1])
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from meannet.images import Plain as PlainImages
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
@@ -28,6 +30,9 @@ def engine(
     `precision` is that of products on a GPU; elsewhere they are of the weights' precision.
     """
     check_path(path)
+    if isinstance(fleet, ConvFleet):
+        assert isinstance(inputs, Tensor)
+        return _image_engine(fleet, inputs, targets, batch, limit, path)
     reason = why_not_fast(fleet)
     if fleet.device.type == "cuda" and weights is not None:
         reason = "on a GPU cases with weights are for the plain path"
@@ -54,6 +59,18 @@ def products(device: torch.device, path: str = "auto") -> torch.dtype:
     check_path(path)
     rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
     return torch.bfloat16 if rough else torch.float32
+
+
+def _image_engine(
+    fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str
+) -> Engine:
+    if fleet.device.type == "cuda" and path != "plain":
+        from meannet.fast.images import Captured
+
+        return Captured(fleet, inputs, targets, batch, limit)
+    if path == "fast":
+        raise ValueError("--path fast: image nets have a fast path for CUDA devices only")
+    return PlainImages(fleet, inputs, targets, batch, limit)
 
 
 def check_path(path: str) -> None:
