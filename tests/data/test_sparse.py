@@ -31,6 +31,8 @@ def test_rows_are_those_of_scipy_in_any_order_and_shape(matrix):
     assert sparse[torch.tensor([], dtype=torch.int64)].shape == (0, INPUTS)
     assert torch.equal(sparse[torch.tensor([[5]])], torch.zeros(1, 1, INPUTS))
     assert len(sparse) == CASES and sparse.to("cpu").shape == (CASES, INPUTS)
+    some = sparse.first(21)
+    assert torch.equal(some[torch.arange(21)], dense[:21]) and len(some) == 21
 
 
 def test_the_digest_is_of_the_zeros_places_too(matrix):
