@@ -2,15 +2,30 @@
 
 import copy
 import dataclasses
+import hashlib
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meannet import config, recipes
-from meannet.config import Arm, Data, Experiment, Net, Optim, from_json, nearest, override, text_of, to_json
+from meannet.config import (
+    Arm,
+    Claim,
+    Conv,
+    Data,
+    Experiment,
+    Net,
+    Optim,
+    from_json,
+    nearest,
+    override,
+    text_of,
+    to_json,
+)
 from meannet.core.schedule import learning_rate, momentum
 
 EVERY_RECIPE = pytest.mark.parametrize("name", recipes.RECIPES)
@@ -318,3 +333,56 @@ def test_nearest_names_the_closest_match_or_all_there_is():
 def test_experiments_cannot_be_changed_in_place(experiment):
     with pytest.raises(dataclasses.FrozenInstanceError):
         experiment.seeds = (1,)
+
+
+TEXT = recipes.get("reuters.subset")
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "value"),
+    [
+        ("words=500", "words", 500),
+        ("alone=after", "alone", "after"),
+        ("largest=0.5", "largest", 0.5),
+        ("words_of=train", "words_of", "train"),
+    ],
+)
+def test_what_makes_a_data_set_of_text_is_set_by_path_and_decides_the_numbers(setting, name, value):
+    changed = override(TEXT, [f"data.selection.{setting}"])
+    assert changed.data.selection == dataclasses.replace(TEXT.data.selection, **{name: value})
+    assert config.settings(changed)[f"data.selection.{name}"] == value
+    assert changed.digest() != TEXT.digest()
+    assert from_json(json.loads(json.dumps(to_json(changed)))) == changed
+
+
+@pytest.mark.parametrize("setting", ["words=0", "fewest=0", "largest=0", "largest=1.5", "held_out=1", "seed=-1"])
+def test_a_selection_that_cannot_be_made_is_refused_by_its_path(setting):
+    with pytest.raises(ValueError, match=rf"^data\.selection\.{setting.partition('=')[0]} must be .*, not "):
+        override(TEXT, [f"data.selection.{setting}"])
+
+
+def test_a_selection_is_for_text_alone(experiment):
+    assert not any(path.startswith("data.selection") for path in config.settings(experiment))
+    with pytest.raises(ValueError, match=r"data\.selection\.words is for data sets of text"):
+        override(experiment, ["data.selection.words=3"])
+
+
+def test_a_claimed_percentage_becomes_a_count_of_our_test_cases():
+    assert Claim(arm="a", value=29.62, unit="% test errors").counted(201_369) == Claim(arm="a", value=59645.5)
+    assert Claim(arm="a", value=110).counted(5) == Claim(arm="a", value=110)
+
+
+def test_settings_that_came_later_count_in_the_digest_only_where_they_are_used(experiment):
+    """So that runs which were saved before can be resumed."""
+    names = ("data", "net", "dropout", "optim", "arms", "seeds")
+    parts = to_json({name: getattr(experiment, name) for name in names})
+    later_in_arms = ("conv", "weight_decay", "top_decay")
+    for part, later in [(parts["data"], ("cases", "selection")), *((arm, later_in_arms) for arm in parts["arms"])]:
+        for name in later:
+            del part[name]
+    assert experiment.digest() == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    few = replace(experiment, data=replace(experiment.data, cases=10))
+    assert few.digest() != experiment.digest()
+    image = recipes.get("cifar10.g_conv")
+    arm = replace(image.arms[0], weight_decay=0.0)  # which is not the experiment's own
+    assert len({image.digest(), replace(image, arms=(arm,)).digest(), replace(image, conv=Conv()).digest()}) == 3

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from meannet import __version__, claims, cli, recipes
-from meannet.data import digits, mnist
+from meannet.data import cifar10, digits, mnist
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -110,7 +110,9 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_paper_map_names_every_recipe_and_only_recipes_that_exist():
-    named = set(re.findall(r"`((?:digits|mnist)(?:\.\w+)?)`", MAP)) | set(re.findall(r"<!-- kept ([\w.]+) -->", MAP))
+    named = set(re.findall(r"`((?:digits|mnist|reuters|cifar10)(?:\.\w+)?)`", MAP)) | set(
+        re.findall(r"<!-- kept ([\w.]+) -->", MAP)
+    )
     assert named == set(recipes.RECIPES)
 
 
@@ -129,7 +131,10 @@ def test_what_the_pages_say_of_recipes_and_data_is_so():
     demonstration = recipes.get("digits")
     assert (len(demonstration.arms), len(demonstration.seeds)) == (3, 10)
     assert f"three arms, ten seeds; {demonstration.time}" in words(README)
-    assert f"{mnist.N_HELD_OUT:,} of MNIST's and {digits.N_HELD_OUT} of the digits" in words(MAP)
+    held_out = (
+        f"{mnist.N_HELD_OUT:,} of MNIST's, {cifar10.N_HELD_OUT:,} of CIFAR-10's and {digits.N_HELD_OUT} of the digits"
+    )
+    assert held_out in words(MAP)
 
 
 def test_the_version_is_the_same_everywhere():
@@ -208,3 +213,25 @@ def test_the_example_of_few_labels_is_better_with_pretraining(tmp_path, capsys):
     (row,) = example["main"](labels=[40], seeds=1, epochs=20, out=tmp_path / "curve.svg")
     assert row["errors"]["pretrained"][0] < row["errors"]["from scratch"][0] < 500
     assert "40 labels, errors of 1,000" in capsys.readouterr().out and "<svg" in (tmp_path / "curve.svg").read_text()
+
+
+@pytest.mark.parametrize("form", ["folder", "table"])
+def test_the_example_of_own_texts_is_short_and_learns(form, tmp_path, capsys):
+    path = PROJECT / "examples" / "own_texts.py"
+    assert len(path.read_text().splitlines()) < 60
+    words = {
+        "grain": "wheat corn harvest tonnes",
+        "earn": "profit share dividend quarter",
+        "ship": "port vessel strike",
+    }
+    rows = []
+    for label, own in words.items():
+        (tmp_path / label).mkdir()
+        for number in range(30):
+            said = f"{own.split()[number % 3]} rose, said {own.split()[number % 2]}; day {number} of the market report"
+            (tmp_path / label / f"{number}.txt").write_text(said)
+            rows.append(f'{label},"{said}"')
+    (tmp_path / "table.csv").write_text("label,text\n" + "\n".join(rows))
+    given = tmp_path if form == "folder" else tmp_path / "table.csv"
+    right = runpy.run_path(str(path))["main"](str(given), n_words=16, epochs=30)
+    assert right > 0.9 and "72 texts, 14 words" in capsys.readouterr().out

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from newswire import collection  # noqa: F401, a fixture
 from scipy import stats
 from toys import small, written
 
-from meannet import data, device, outcome
+from meannet import data, device, outcome, recipes
 from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.config import Arm, Experiment, from_json, to_json
@@ -269,3 +270,19 @@ def test_running_out_of_memory_names_what_was_asked_what_there_is_and_what_to_lo
 def test_every_field_of_an_experiment_survives_the_run_folder(toy, folder):
     document = json.loads((folder / "experiment.json").read_text())
     assert document == json.loads(json.dumps(to_json(toy))) and len(document) == len(fields(Experiment))
+
+
+def test_a_run_on_documents_writes_its_classes_and_holds_percentages_against_counts(collection, tmp_path):  # noqa: F811
+    full = recipes.get("reuters.c_2000_1000")
+    selection = replace(full.data.selection, words=30, largest=0.4)
+    toy = replace(full, data=replace(full.data, selection=selection), net=replace(full.net, hidden=((12, 8),)))
+    toy = replace(toy, optim=replace(toy.optim, epochs=60, batch=10), seeds=(0, 1), record_every=20)
+    said = []
+    result = experiments.run(toy, tmp_path / "run", Options(say=said.append))
+    assert result["data"]["classes_by_size"] == {"C11": 40, "E21": 30, "GSPO": 25, "M14": 6}
+    assert result["data"]["paper"] == {"classes": 50, "documents": 402_738}
+    assert "4 classes, 101 documents of 210 (the paper's data: 50 classes, 402,738 documents)" in said[0]
+    assert result["claim"] == {"arm": "dropout+input", "value": round(0.2962 * 51, 1), "unit": "test errors"}
+    assert result["peak_mib"] > 0 and {arm["net"] for arm in result["arms"]} == {"30-12-8-4"}
+    assert min(arm["mean"] for arm in result["arms"]) < 0.2 * 51  # 20 of 51 are in the largest class
+    assert main(["eval", str(tmp_path / "run"), "--samples", "2"]) == 0

@@ -176,3 +176,18 @@ def test_seeds_that_differ_by_more_than_their_mean_are_named_one_by_one_and_not_
     keep(results / "mnist.a1" / "8.json", result)
     assert "| 116, 8,865 (2) |" in kept.results_table(results, results.parent)
     assert {found["recipe"] for found in kept.pictured(results)} == {"digits"}
+
+
+def test_made_up_data_is_in_no_table_of_results_and_told_by_time_and_memory(toy, tmp_path):
+    made_up = toy | {"recipe": "reuters.size", "data": toy["data"] | {"made_up": True}, "peak_mib": 1234}
+    keep(tmp_path / "reuters.size" / "h200.json", made_up)
+    assert kept.results_table(tmp_path, tmp_path) == "No result is kept yet."
+    assert kept.summary("reuters.size", tmp_path).endswith(f" and 1,234 MiB on {toy['device']}; the data is made up")
+
+
+def test_baselines_are_shown_beside_their_documents(tmp_path):
+    rows = [{"name": "linear SVM", "setting": "C 0.1", "errors": 1234, "n_test": 10_000}]
+    keep(tmp_path / "reuters.subset" / "baselines" / "linear.json", {"recipe": "reuters.subset", "rows": rows})
+    line = kept.baselines_table(tmp_path, tmp_path).splitlines()[-1]
+    link = "[reuters.subset](reuters.subset/baselines/linear.json)"
+    assert line == f"| {link} | linear SVM | C 0.1 | 1,234 of 10,000 | 12.34 % |"

@@ -35,9 +35,11 @@ def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
     """A recipe on the digits with a few units a layer; as many architectures, layers and arms as it has."""
     full = recipes.get(recipe)
     hidden = tuple((8 - k,) * len(sizes) for k, sizes in enumerate(full.net.hidden))
+    conv = full.conv and replace(full.conv, banks=(4, 3, 2), local=(2,) * len(full.conv.local), filter=3, scale=1.0)
     toy = replace(
         full,
-        data=replace(full.data, name="digits"),
+        data=replace(full.data, name="digits", selection=None, cases=None),
+        conv=conv,
         net=replace(full.net, hidden=hidden, initial_sd=0.3),
         optim=replace(full.optim.compressed(epochs), batch=100),
         pretrain=replace(full.pretrain.quick(), gibbs=2) if full.pretrain else None,
@@ -60,7 +62,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     result = json.loads((folder / "result.json").read_text())
     states = {path.name: path.read_bytes() for path in folder.glob("*.safetensors") if "previous" not in path.name}
     timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
-    return {"metrics": timeless, "result": result | {"seconds": 0, "commit": ""}, "states": states}
+    return {"metrics": timeless, "result": result | {"seconds": 0, "peak_mib": 0, "commit": ""}, "states": states}
 
 
 @contextmanager

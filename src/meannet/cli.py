@@ -132,6 +132,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--tables", action="store_true", help="instead: errors on small tables beside scikit-learn's")
     one.add_argument("--choose", action="store_true", help="instead: other tables, on which defaults were chosen")
     one.add_argument("--pretrain", action="store_true", help="instead: contrastive divergence on 784-500")
+    one.add_argument("--images", action="store_true", help="instead: the image nets beside plain eager PyTorch")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
@@ -170,7 +171,7 @@ def list_recipes(options: argparse.Namespace) -> int:
 
     table = screen.table("recipe", "paper", "the paper's claim", "our kept result", "time")
     for row in rows:
-        claim = "; ".join(f"{c['arm']} {c['value']:g}" for c in row["claims"])
+        claim = "; ".join(f"{c['arm']} {c['value']:g}{' %' * (c['unit'] == config.PERCENT)}" for c in row["claims"])
         table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
     screen.console().print(table)
     return 0

@@ -11,6 +11,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+PERCENT = "% test errors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which documents, classes and words make a data set of text (C): all that the paper leaves open."""
+
+    words: int = 2000  # the commonest that are no stop words
+    commonest: Literal["occurrences", "documents"] = "occurrences"  # what is counted to find them
+    words_of: Literal["all", "train"] = "all"  # the documents in which it is counted
+    fewest: int = 5  # documents of a class; classes with fewer are dropped
+    largest: float = 0.2  # share of the documents that are in one class; a class with more is dropped
+    alone: Literal["before", "after"] = "before"  # a document is in one class before, or after, classes are dropped
+    split: Literal["equal", "published"] = "equal"  # a random half each, or the parts that came with the data
+    seed: int = 2012  # of the split, and of the held-out documents
+    held_out: float = 0.2  # share of the training documents, where choices are made
+
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
@@ -18,6 +35,8 @@ class Data:
 
     name: str
     held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
+    selection: Selection | None = None  # for text alone
+    cases: int | None = None  # train on the first so many only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +47,29 @@ class Net:
     units: Literal["logistic", "rectified"] = "logistic"
     initial_sd: float = 0.01
     initial_bias: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv:
+    """Convolutional and local layers below `net.hidden` (F, G), each with its pool, and what their nets alone have."""
+
+    banks: tuple[int, ...] = (64, 64, 64)
+    filter: int = 5  # rows and columns of a filter
+    pools: tuple[Literal["max", "average"], ...] = ("max", "average", "average")
+    pool_size: int = 3
+    pool_stride: int = 2  # less than the size: pools overlap
+    normalised: int = 2  # so many layers, from below, have response normalisation after their pools
+    norm_size: int = 9
+    norm_alpha: float = 0.001
+    norm_beta: float = 0.75
+    norm_form: Literal["authors", "printed"] = "authors"
+    local: tuple[int, ...] = ()  # banks of locally connected layers above them
+    local_filter: int = 3
+    scale: float = 1.0  # multiplies the centred pixels
+    initial_sd: tuple[float, ...] = ()  # of each hidden layer's weights; where empty, variances are tried (F.5)
+    weight_decay: float = 0.0  # of convolutional filters
+    top_decay: float = 0.0  # of the weights above them
+    rate: float = 0.5  # of convolutional units, in arms that omit them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,15 +177,24 @@ class Arm:
     lr: float | None = None
     limit: float | None = None
     initial_bias: float | None = None
+    conv: bool = False  # whether units of convolutional layers are omitted too
+    weight_decay: float | None = None
+    top_decay: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A figure of the paper that an arm is held against."""
+    """A figure of the paper that an arm is held against: a count of errors, or "% test errors"."""
 
     arm: str
     value: float
     unit: str = "test errors"
+
+    def counted(self, n_test: int) -> "Claim":
+        """A percentage as so many errors of `n_test`, since results are counts."""
+        if self.unit != PERCENT:
+            return self
+        return replace(self, value=round(self.value / 100 * n_test, 1), unit=self.unit.removeprefix("% "))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +220,7 @@ class Experiment:
     seeds: tuple[int, ...]
     dropout: Dropout = field(default_factory=Dropout)
     pretrain: Pretrain | None = None
+    conv: Conv | None = None  # for pictures
     claims: tuple[Claim, ...] = ()  # the first is the headline
     record_every: int = 1  # epochs between two lines of the record
     samples: int = 0  # thinned networks to sample for each net at the end, beside the mean network
@@ -194,6 +246,13 @@ class Experiment:
         """Rates of (visible, hidden) units in this arm."""
         return (self.dropout.visible if arm.visible else 0.0, self.dropout.hidden if arm.hidden else 0.0)
 
+    def decays(self, arm: Arm) -> tuple[float, float]:
+        """Weight decay of (convolutional filters, the weights above them) in this arm."""
+        assert self.conv is not None
+        own = (arm.weight_decay, self.conv.weight_decay), (arm.top_decay, self.conv.top_decay)
+        first, second = (general if particular is None else particular for particular, general in own)
+        return first, second
+
     def digest(self) -> str:
         """A hash of every setting that decides the numbers, and of nothing else."""
         return self._digest("data", "net", "dropout", "optim", "arms", "seeds")
@@ -203,7 +262,12 @@ class Experiment:
         return self._digest("data", "net", "seeds")
 
     def _digest(self, *names: str) -> str:
-        parts = to_json({name: getattr(self, name) for name in (*names, *["pretrain"][: self.pretrain is not None])})
+        also = [name for name in ("pretrain", "conv") if getattr(self, name) is not None]
+        parts = to_json({name: getattr(self, name) for name in (*names, *also)})
+        for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
+            for name in ("selection", "cases", "conv", "weight_decay", "top_decay"):
+                if part.get(name) is None or part[name] is False:
+                    part.pop(name, None)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def quick(self) -> "Experiment":
@@ -232,15 +296,27 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
 def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting by its path, in order: `net.hidden`, `arms.dropout.lr`, ..."""
     found: dict[str, Any] = {}
-    for group in ("data", "net", "dropout", "optim"):
-        part = getattr(experiment, group)
-        found |= {f"{group}.{f.name}": getattr(part, f.name) for f in fields(part)}
+    for group in ("data", "net", *["conv"][: experiment.conv is not None], "dropout", "optim"):
+        found |= _by_path(group, getattr(experiment, group))
     if experiment.pretrain:
         found |= _pretraining(experiment.pretrain)
+    left_out = ("name",) if experiment.conv else ("name", "conv", "weight_decay", "top_decay")
     for arm in experiment.arms:
-        found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name != "name"}
+        found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name not in left_out}
     rest = ("seeds", "record_every", "samples")
     return found | {name: getattr(experiment, name) for name in rest}
+
+
+def _by_path(path: str, part: Any) -> dict[str, Any]:
+    """The values of a group and of the groups in it; a group that is not there has none."""
+    found: dict[str, Any] = {}
+    for name in (f.name for f in fields(part)):
+        value = getattr(part, name)
+        if dataclasses.is_dataclass(value):
+            found |= _by_path(f"{path}.{name}", value)
+        elif value is not None:
+            found[f"{path}.{name}"] = value
+    return found
 
 
 def _pretraining(part: Pretrain) -> dict[str, Any]:
@@ -253,7 +329,9 @@ def _pretraining(part: Pretrain) -> dict[str, Any]:
 def text_of(value: Any) -> str:
     """A setting as `--set` takes it."""
     if isinstance(value, tuple):
-        return (";" if value and isinstance(value[0], tuple) else ",").join(text_of(v) for v in value)
+        if value and isinstance(value[0], tuple):
+            return ";".join(text_of(v) or "none" for v in value)
+        return ",".join(text_of(v) for v in value)
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -298,12 +376,16 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     value = getattr(part, name)
     if value is None and name == "pretrain":
         raise ValueError(f"no setting {whole!r}: this experiment does not pretrain; mnist.a2_dbn and others do")
+    if value is None and name == "conv" and path[1:]:
+        raise ValueError(f"no setting {whole!r}: this experiment has no convolutional layers; cifar10.g_conv has")
     if dataclasses.is_dataclass(value) or (name == "arms"):
         if not path[1:]:
             raise ValueError(
                 f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
             )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
+    if value is None and name == "selection":
+        raise ValueError(f"{whole} is for data sets of text; {part.name} is none")
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
     return replace(part, **{name: _parse(hints[name], text, whole)})
@@ -343,7 +425,9 @@ def _parse(kind: Any, text: str, path: str) -> Any:
     if origin is tuple:
         inner = arguments[0]
         separator = ";" if typing.get_origin(inner) is tuple else ","
-        pieces = [piece for piece in text.split(separator) if piece.strip()]
+        pieces = (
+            [piece for piece in text.split(separator) if piece.strip()] if text != "none" or separator == ";" else []
+        )
         return tuple(_parse(inner, piece.strip(), path) for piece in pieces)
     if kind is bool:
         if text not in ("true", "false"):
@@ -396,10 +480,15 @@ def _check(e: Experiment) -> None:
         if not good:
             raise ValueError(f"{path} must be {allowed}, not {text_of(value)}")
 
-    optim = e.optim
+    optim, text = e.optim, e.data.selection
+    if text is not None:
+        for name, value, least in (("words", text.words, 1), ("fewest", text.fewest, 1), ("seed", text.seed, 0)):
+            need(least <= value < 2**31, f"data.selection.{name}", value, f"from {least} to {2**31 - 1}")
+        need(0 < text.largest <= 1, "data.selection.largest", text.largest, "a share above 0 and at most 1")
+        need(0 < text.held_out < 1, "data.selection.held_out", text.held_out, "a share above 0 and below 1")
     need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
     for sizes in e.net.hidden:
-        good = bool(sizes) and all(1 <= n <= 1_000_000 for n in sizes)
+        good = bool(sizes or e.conv) and all(1 <= n <= 1_000_000 for n in sizes)
         need(good, "net.hidden", sizes, "layer sizes from 1 to 1000000, such as 800,800")
     need(len(set(e.net.hidden)) == len(e.net.hidden), "net.hidden", e.net.hidden, "architectures that differ")
     need(0 < e.net.initial_sd < math.inf, "net.initial_sd", e.net.initial_sd, "above 0")
@@ -430,6 +519,40 @@ def _check(e: Experiment) -> None:
     need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")
     need(e.record_every >= 1, "record_every", e.record_every, "1 or more")
     need(e.samples >= 0, "samples", e.samples, "0 or more")
+    need(e.data.cases is None or e.data.cases >= 1, "data.cases", e.data.cases, "1 or more, or none for all")
+    if e.conv is not None:
+        _check_conv(e, e.conv, need)
+    else:
+        for arm in e.arms:
+            own = arm.conv or arm.weight_decay is not None or arm.top_decay is not None
+            need(not own, f"arms.{arm.name}", "conv or decay", "without settings of convolutional nets")
+
+
+def _check_conv(e: Experiment, conv: Conv, need: Callable[[bool, str, Any, str], None]) -> None:
+    need(bool(conv.banks) and min(conv.banks) >= 1, "conv.banks", conv.banks, "numbers of filters such as 64,64,64")
+    need(len(conv.pools) == len(conv.banks), "conv.pools", conv.pools, "max or average for each of conv.banks")
+    for name in ("filter", "local_filter"):
+        size = getattr(conv, name)
+        need(size >= 1 and size % 2 == 1, f"conv.{name}", size, "odd, so that a filter has a centre")
+    for name in ("pool_size", "pool_stride", "norm_size"):
+        need(getattr(conv, name) >= 1, f"conv.{name}", getattr(conv, name), "1 or more")
+    need(0 <= conv.normalised <= len(conv.banks), "conv.normalised", conv.normalised, "a number of layers")
+    need(all(banks >= 1 for banks in conv.local), "conv.local", conv.local, "numbers of filters such as 16")
+    need(0 < conv.scale < math.inf, "conv.scale", conv.scale, "above 0")
+    need(0 <= conv.rate < 1, "conv.rate", conv.rate, "a probability of omission, at least 0 and below 1")
+    for name in ("norm_alpha", "norm_beta", "weight_decay", "top_decay"):
+        value = getattr(conv, name)
+        need(0 <= value < math.inf, f"conv.{name}", value, "0 or more")
+    for arm in e.arms:
+        for name in ("weight_decay", "top_decay"):
+            value = getattr(arm, name)
+            need(value is None or 0 <= value < math.inf, f"arms.{arm.name}.{name}", value, "0 or more")
+        need(not arm.visible, f"arms.{arm.name}.visible", True, "false: the image nets omit no pixels")
+    layers = {len(conv.banks) + len(conv.local) + len(sizes) for sizes in e.net.hidden}
+    good = not conv.initial_sd or (
+        layers == {len(conv.initial_sd)} and all(0 < sd < math.inf for sd in conv.initial_sd)
+    )
+    need(good, "conv.initial_sd", conv.initial_sd, "above 0 for each hidden layer, or empty to try variances")
 
 
 def _check_pretraining(e: Experiment, p: Pretrain, need: Callable[[bool, str, Any, str], None]) -> None:

@@ -119,6 +119,8 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     unit = "errors on held-out cases" if held_out else (result["claim"] or {}).get("unit", "test errors")
     console.print(f"{result['recipe']}: {unit} of {result['data']['n_test']:,} ({result['seconds']:.0f} s)")
     console.print(result_table(result))
+    if result["data"].get("made_up"):
+        console.print(f"the data is made up: only time and memory count, {result['peak_mib']:,} MiB at most")
     for found in result["comparisons"]:
         verb = "fewer" if found["difference"] < 0 else "more"
         beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"

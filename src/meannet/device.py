@@ -57,6 +57,17 @@ def memory(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def peak_memory(device: torch.device) -> int:
+    """MiB that this process has held at most: of the GPU's memory, or of the machine's."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) >> 20
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> (20 if platform.system() == "Darwin" else 10)
+
+
 def environment(device: torch.device, precision: str, path: str, command: str) -> dict[str, Any]:
     """What someone would need to know to run this again."""
     return {

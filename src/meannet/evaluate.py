@@ -6,27 +6,26 @@ import torch
 from torch import Tensor
 
 from meannet.core import metrics
-from meannet.core.philox import SAMPLE
-from meannet.nn import dense
 from meannet.nn.dense import Fleet
-from meannet.nn.own import OwnInputs, block
+from meannet.nn.own import block
+from meannet.train import Rows
 
 CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
 
 
 def chunks(fleet: Fleet, cases: int) -> Iterator[range]:
-    """Ranges of cases small enough to hold one layer's activities of all nets."""
-    size = max(1, CHUNK_FLOATS // (len(fleet.seeds) * max(fleet.sizes)))
+    """Ranges of cases small enough to hold one layer's activities."""
+    size = max(1, CHUNK_FLOATS // fleet.floats_a_case)
     return (range(start, min(start + size, cases)) for start in range(0, cases, size))
 
 
 @torch.no_grad()
-def mean_network_figures(fleet: Fleet, inputs: Tensor | OwnInputs, targets: Tensor) -> tuple[list[int], list[float]]:
+def mean_network_figures(fleet: Fleet, inputs: Rows, targets: Tensor) -> tuple[list[int], list[float]]:
     """Errors and mean log probability of the right answer, per net, of the mean network."""
     wrong = torch.zeros(len(fleet.seeds), dtype=torch.int64, device=fleet.device)
     log_probability = torch.zeros(len(fleet.seeds), dtype=torch.float64, device=fleet.device)
     for part in chunks(fleet, len(inputs)):
-        outputs = dense.mean_network(fleet, block(inputs, part))
+        outputs = fleet.mean_outputs(block(inputs, part))
         right = targets[part.start : part.stop]
         wrong += metrics.errors(outputs, right)
         log_probability -= metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
@@ -35,7 +34,7 @@ def mean_network_figures(fleet: Fleet, inputs: Tensor | OwnInputs, targets: Tens
 
 @torch.no_grad()
 def sampled_errors(
-    fleet: Fleet, inputs: Tensor | OwnInputs, targets: Tensor, counts: list[int]
+    fleet: Fleet, inputs: Rows, targets: Tensor, counts: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
@@ -43,8 +42,7 @@ def sampled_errors(
         x, right = block(inputs, part), targets[part.start : part.stop]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
-            keep = dense.masks(fleet, sample, part, SAMPLE)
-            log_probs = dense.activities(fleet, x, keep)[-1].log_softmax(-1)
+            log_probs = fleet.sampled_outputs(x, sample, part).log_softmax(-1)
             # Neither renormalising nor dividing by the count moves the largest probability.
             logs, probabilities = logs + log_probs, probabilities + log_probs.exp()
             if sample + 1 in counts:

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, data, device, evaluate, fast, outcome, pretraining
-from meannet.config import Experiment, to_json
+from meannet.config import Conv, Experiment, to_json
 from meannet.data import Dataset
+from meannet.nn.convfleet import conv_fleet, pixel_mean
+from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
@@ -18,6 +20,8 @@ from meannet.pretrain.unrolled import install_, seen
 from meannet.pretraining import check_settings, check_unchanged, chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
+
+CASES_TO_TRY = 128  # when initial variances are tried
 
 
 class Interrupted(Exception):
@@ -78,6 +82,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
     """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
+    if experiment.conv is not None:
+        return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
@@ -86,6 +92,36 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
+        device=where,
+    )
+
+
+def _make_conv_fleet(
+    experiment: Experiment, conv: Conv, hidden: Sequence[int], dataset: Dataset, where: torch.device | str
+) -> Fleet:
+    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
+    shape, classes, units = outcome.image_shape(dataset), len(dataset.classes), experiment.net.units
+
+    def net(rates: Rates, seed: int) -> ConvNet:
+        return image_net(conv, hidden, classes, shape=shape, units=units, rates=rates, seed=seed)
+
+    images = dataset.train.inputs.view(-1, *shape)
+    mean = pixel_mean(images)
+    spreads = conv.initial_sd
+    if not spreads:
+        few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
+        spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
+    rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
+    return conv_fleet(
+        [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
+        [seed for _, seed in pairs],
+        spreads,
+        output_sd=experiment.net.initial_sd,
+        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
+        units=units,
+        mean=mean,
+        scale=conv.scale,
+        decays=[experiment.decays(arm) for arm, _ in pairs],
         device=where,
     )
 
@@ -108,6 +144,8 @@ def load_fleet(
 
 def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
     """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    if experiment.conv is not None:
+        raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
     path = folder.state(hidden, len(experiment.net.hidden))
     try:
         tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
@@ -158,11 +196,12 @@ def _run(
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
+        claims = to_json([claim.counted(len(dataset.test.inputs)) for claim in experiment.claims])
         result = {
             "recipe": experiment.recipe,
             "paper": experiment.paper,
-            "claim": to_json(experiment.claims[0]) if experiment.claims else None,
-            "claims": to_json(experiment.claims),
+            "claim": claims[0] if claims else None,
+            "claims": claims,
             "arms": arms,
             "comparisons": outcome.compare(arms),
             "data": {
@@ -173,12 +212,14 @@ def _run(
                 "image": dataset.image,
                 "classes": dataset.classes,
                 "digest": dataset.digest,
+                **dataset.facts,
             },
             "epochs": experiment.optim.epochs,
             "device": device.describe(where),
             "precision": engine.precision,
             "path": engine.name,
             "seconds": round(seconds(), 1),
+            "peak_mib": device.peak_memory(where),
             "commit": device.commit(),
             "versions": device.versions(),
         }

@@ -39,7 +39,11 @@ def files(recipe: str, folder: Path = FOLDER) -> list[Path]:
 def summary(recipe: str, folder: Path = FOLDER) -> str:
     """One line about the kept results: each arm's mean over seeds, its range over nets, scattered seeds one by one."""
     found: dict[str, list[float]] = {}
-    for result in load(recipe, folder):
+    kept = load(recipe, folder)
+    if kept and all(result["data"].get("made_up") for result in kept):
+        costs = [f"{duration(r['seconds'])} and {count(r['peak_mib'])} MiB on {r['device']}" for r in kept]
+        return f"{'; '.join(costs)}; the data is made up"
+    for result in kept:
         for arm in result["arms"]:
             if arm["mean"] is not None:
                 found.setdefault(arm["name"], []).extend(arm["errors"] if _scattered(arm) else [arm["mean"]])
@@ -96,6 +100,22 @@ def choices_table(folder: Path, base: Path) -> str:
         return "No choice is kept yet."
     heads = ("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next")
     return markdown_table(heads, rows, right=(3,))
+
+
+def baselines_table(folder: Path, base: Path) -> str:
+    """Linear classifiers and naive Bayes on the documents of a recipe, a row each."""
+    rows = []
+    for path in sorted(folder.glob("*/baselines/linear.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        name = f"[{found['recipe']}]({_link(path, base)})"
+        for row in found["rows"]:
+            share = f"{100 * row['errors'] / row['n_test']:.2f} %"
+            rows.append((name, row["name"], row["setting"], f"{count(row['errors'])} of {count(row['n_test'])}", share))
+            name = ""
+    if not rows:
+        return "No baseline is kept yet."
+    heads = ("documents of", "classifier", "chosen on held-out documents", "test errors", "")
+    return markdown_table(heads, rows, right=(3, 4))
 
 
 def picture(results: Sequence[Result]) -> str:
@@ -169,6 +189,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
     blocks: dict[str, Callable[[], str]] = {
         "results": lambda: results_table(folder, base),
         "choices": lambda: choices_table(folder, base),
+        "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
     }
     blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
@@ -210,10 +231,10 @@ def ranks_picture(document: Result) -> str:
 
 
 def _kept(folder: Path, *, held_out: bool) -> Iterator[tuple[Path, Result]]:
-    """Results judged on held-out cases, or on test sets, in the order of the recipes."""
+    """Results judged on held-out cases, or on test sets, in the order of the recipes; none on made-up data."""
     for recipe in recipes.RECIPES:
         for path, result in zip(files(recipe, folder), load(recipe, folder), strict=True):
-            if result["data"]["held_out"] == held_out:
+            if result["data"]["held_out"] == held_out and not result["data"].get("made_up"):
                 yield path, result
 
 

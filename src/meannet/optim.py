@@ -10,10 +10,10 @@ from torch.optim import Optimizer
 
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.core.sgd import RULES, momentum_step_, step_size
-from meannet.nn import LocallyConnected2d
+from meannet.nn import LocallyConnected2d, TwoInputConv2d
 
 # Layers whose weight has a unit's incoming vector at each place of its first axis.
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, LocallyConnected2d)
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, LocallyConnected2d, TwoInputConv2d)
 
 
 class DropoutSGD(Optimizer):

@@ -16,9 +16,21 @@ CURVE_POINTS = 100
 
 
 def net_name(experiment: Experiment, hidden: Sequence[int], dataset: Dataset) -> str:
-    """784-800-800-10, say, from the cases as the data set has them."""
+    """784-800-800-10, say, from the cases as the data set has them; 3x32x32-c64-c64-c64-l16-10 for images."""
     extra = hidden[-1] if experiment.pretrain and experiment.pretrain.model == "dbm" else 0
-    return "-".join(map(str, (dataset.train.inputs.shape[1] + extra, *hidden, len(dataset.classes))))
+    below = [str(dataset.train.inputs.shape[1] + extra)]
+    if experiment.conv is not None:
+        below = ["x".join(map(str, image_shape(dataset)))]
+        below += [f"c{banks}" for banks in experiment.conv.banks] + [f"l{banks}" for banks in experiment.conv.local]
+    return "-".join([*below, *map(str, hidden), str(len(dataset.classes))])
+
+
+def image_shape(dataset: Dataset) -> tuple[int, int, int]:
+    """Channels, rows and columns of the pictures."""
+    if dataset.image is None:
+        raise ValueError(f"{dataset.name} holds no pictures, and convolutional nets take nothing else")
+    inputs = dataset.train.inputs
+    return (inputs.shape[1] if len(inputs.shape) == 4 else 1, *dataset.image)
 
 
 def epoch_records(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from estimator_toys import classifier, regressor, table
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -15,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from meannet import DropoutClassifier, DropoutRegressor
-from meannet.estimators import fitting
+from meannet.estimators import cases, fitting
 from meannet.fast.cpu import Skipping
 from meannet.train import Fault, Plain
 
@@ -344,3 +345,11 @@ def test_data_frames_are_taken_with_their_names(tmp_path):
     assert list(piped[-1].feature_names_in_) == list("abcdef")
     several = regressor().fit(frame, frame[["a", "b"]])
     assert several.predict(frame).shape == (40, 2)
+
+
+def test_a_column_that_never_varies_is_left_alone_sparse_as_dense():
+    columns = np.column_stack((np.full(72, 0.6931472), np.arange(72) % 5 == 0, np.arange(72) % 2)).astype(np.float32)
+    for weights in (None, np.linspace(0.3, 2.0, 72)):
+        found = [cases.Scaling.of(x, np.arange(72), weights).scale for x in (sparse.csr_array(columns), columns)]
+        assert found[0] == pytest.approx(found[1], rel=1e-12)
+        assert found[0][0] == pytest.approx(0.6931472)

@@ -5,9 +5,11 @@ from functools import partial
 
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 from meannet.config import Optim
 from meannet.core.dropout import kept
+from meannet.data.sparse import Sparse
 from meannet.nn import dense
 from meannet.train import Plain, train
 
@@ -281,3 +283,15 @@ def test_each_epoch_is_tallied_by_itself():
     assert first.active.tolist() == [[True]] * 3 and first.moved.tolist() == [True] * 3
     assert second.active.tolist() == [[False], [False], [True]] and second.moved.tolist() == [False, False, True]
     assert second.loss[2] == first.loss[2] and second.errors[2] == first.errors[2]
+
+
+def test_sparse_inputs_train_as_the_same_inputs_dense(monkeypatch):
+    monkeypatch.setattr(cuda, "ROWS_AT_A_TIME", 4)
+    sizes = (20, 12, 3)
+    inputs, targets = cases(sizes, 11)
+    inputs = inputs * (inputs > 0.8)
+    fleets = [make(sizes, "logistic", (0.2, 0.5)) for _ in range(2)]
+    for fleet, given in zip(fleets, (inputs, Sparse.of(csr_array(inputs.cpu().numpy())).to(DEVICE)), strict=True):
+        Captured(fleet, given, targets, 4, [1.0] * 3, precision="float32").epoch(0, [0.5] * 3, 0.6, lambda: False)
+    for ours, theirs in zip(fleets[0].state().values(), fleets[1].state().values(), strict=True):
+        assert torch.equal(ours, theirs)

@@ -8,7 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from meannet.nn import LocallyConnected2d, RandomGroupConv2d, ResponseNorm
+from meannet.core.maxnorm import constrain_incoming_
+from meannet.nn import LocallyConnected2d, Pool2d, RandomGroupConv2d, ResponseNorm, Subsampled, TwoInputConv2d
+from meannet.optim import DropoutSGD, param_groups
 
 SHAPES = [  # channels, banks, input, filter, stride, padding
     (2, 3, (5, 4), (3, 2), (1, 1), (0, 0)),
@@ -121,7 +123,7 @@ def test_response_norm_is_a_loop_over_banks_in_both_forms(size):
 
 def test_the_papers_settings_are_torchs_function_with_the_authors_convention():
     x = 50 * randn(2, 64, 3, 3)
-    assert ResponseNorm()(x).equal(F.local_response_norm(x, 9, alpha=1e-3, beta=0.75, k=1.0))
+    np.testing.assert_allclose(ResponseNorm()(x), F.local_response_norm(x, 9, 1e-3, 0.75, 1.0), rtol=1e-12)
     np.testing.assert_allclose(
         ResponseNorm(form="printed")(x), F.local_response_norm(x, 9, 9e-3, 0.75, 1.0), rtol=1e-12
     )
@@ -184,9 +186,113 @@ def test_random_groups_are_spread_evenly_over_channels():
     assert np.abs(often - 200).max() < 4.5 * np.sqrt(800 * 0.25 * 0.75)
 
 
+def pool_by_loop(x, kind, size, stride):
+    """Window by window; a window begins inside and is clipped at the edge."""
+    x = x.numpy()
+    starts = [[s for s in range(0, side, stride) if s == 0 or s - stride + size < side] for side in x.shape[-2:]]
+    out = np.empty((*x.shape[:-2], len(starts[0]), len(starts[1])))
+    for i, top in enumerate(starts[0]):
+        for j, left in enumerate(starts[1]):
+            window = x[..., top : top + size, left : left + size]
+            out[..., i, j] = window.max((-2, -1)) if kind == "max" else window.mean((-2, -1))
+    return out
+
+
+@pytest.mark.parametrize("kind", Pool2d.KINDS)
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (2, 2), (3, 1), (5, 3), (2, 3), (4, 4), (1, 1), (9, 2)])
+def test_pools_are_loops_over_clipped_windows(kind, size, stride):
+    for rows, columns in ((8, 8), (7, 5), (4, 9), (3, 1), (2, 6)):
+        x, pool = randn(2, 3, rows, columns), Pool2d(kind, size, stride)
+        found = pool(x)
+        np.testing.assert_allclose(found, pool_by_loop(x, kind, size, stride), rtol=1e-12, atol=1e-14)
+        assert found.shape[-2:] == (pool.out_size(rows), pool.out_size(columns))
+
+
+def test_the_papers_pools_halve_32_places_three_times():
+    pool = Pool2d("max")
+    assert [pool.out_size(side) for side in (32, 16, 8, 56, 28, 14)] == [16, 8, 4, 28, 14, 7]
+
+
+@pytest.mark.parametrize("kind", Pool2d.KINDS)
+def test_pool_gradients_are_finite_differences(kind):
+    assert torch.autograd.gradcheck(Pool2d(kind), (randn(2, 2, 6, 5).requires_grad_(),))
+
+
+def test_an_average_at_the_edge_is_that_of_the_places_that_are_there():
+    assert Pool2d("average")(torch.ones(1, 1, 8, 8)).equal(torch.ones(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(("settings", "words"), [(("median",), "max, average"), (("max", 0), "1 or more")])
+def test_wrong_pools_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        Pool2d(*settings)
+
+
+def test_the_second_input_is_a_blurred_image_sampled_under_the_first_layers_filters():
+    subsampled = Subsampled()
+    image = randn(2, 3, 224, 224)
+    found = subsampled.double()(image)
+    assert found.shape == (2, 3, 56, 56)
+    kernel = np.exp(-0.5 * (np.arange(-6, 7) / 2) ** 2)
+    kernel = np.outer(kernel, kernel) / kernel.sum() ** 2
+    padded = np.pad(image.numpy(), ((0, 0), (0, 0), (6, 6), (6, 6)), mode="reflect")
+    for row, column in ((0, 0), (0, 55), (27, 13), (55, 55)):
+        y, x = 4 * row + 1, 4 * column + 1
+        expected = (padded[..., y : y + 13, x : x + 13] * kernel).sum((-2, -1))
+        np.testing.assert_allclose(found[..., row, column], expected, rtol=1e-6, atol=1e-7)  # the kernel is float32
+    # A filter of 11 x 11, 4 apart and padded by 4, is centred on the pixels that are kept.
+    spot = torch.zeros(1, 1, 11, 11).double()
+    spot[..., 5, 5] = 1
+    assert F.conv2d(image[:, :1], spot, stride=4, padding=4)[:, :, 1:].equal(image[:, :1, 1::4, 1::4][:, :, 1:])
+    flat = Subsampled()(torch.full((1, 3, 64, 64), 7.0))
+    np.testing.assert_allclose(flat, np.full((1, 3, 16, 16), 7.0), rtol=1e-6)
+
+
+def test_the_layer_with_two_inputs_adds_two_convolutions():
+    layer = TwoInputConv2d(64, 256, 5, groups=4, seed=3, dtype=torch.float64)
+    below, image = randn(2, 64, 28, 28), randn(2, 3, 56, 56, seed=1)
+    own = layer.permutation.view(4, 16)
+    expected = torch.cat(
+        [
+            F.conv2d(below[:, own[g]], layer.weight[64 * g :][:64, :16], layer.bias[64 * g :][:64], padding=2)
+            for g in range(4)
+        ],
+        1,
+    ) + F.conv2d(image, layer.weight[:, 16:], stride=2, padding=2)
+    found = layer(below, image)
+    assert found.shape == (2, 256, 28, 28)
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="same size"):
+        layer(below, image[..., :40, :40])
+
+
+def test_the_norm_bound_shortens_filters_and_nothing_else():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 5), nn.ReLU(), LocallyConnected2d(4, 2, 4, 3), nn.Flatten(), nn.Linear(8, 3))
+    net[0].weight.data = net[0].weight.data.contiguous(memory_format=torch.channels_last)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    optimizer = DropoutSGD(param_groups(net, limit=0.2), lr=0.0, rule="plain")
+    net(torch.rand(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    for old, new in zip(before, net.parameters(), strict=True):
+        flat = old.flatten(1).numpy() if old.dim() == 4 else None
+        if flat is None:  # biases and the output layer
+            assert new.equal(old)
+            continue
+        lengths = (flat**2).sum(1, keepdims=True)
+        assert (lengths > 0.2).any()
+        expected = np.where(lengths > 0.2, flat * np.sqrt(0.2 / lengths), flat)
+        np.testing.assert_allclose(new.detach().flatten(1), expected, rtol=1e-5)
+        assert constrain_incoming_(new.detach().flatten(1), 0.21).square().sum(1).max() <= 0.2 * (1 + 1e-5)
+
+
 def parts():
     return nn.Sequential(
-        RandomGroupConv2d(4, 6, 3, groups=2, padding=1), ResponseNorm(3), LocallyConnected2d(6, 2, 4, 3, padding=1)
+        RandomGroupConv2d(4, 6, 3, groups=2, padding=1),
+        Pool2d("max", 3, 1),
+        ResponseNorm(3),
+        Pool2d("average", 1, 1),
+        LocallyConnected2d(6, 2, 2, 3, padding=1),
     )
 
 
@@ -197,7 +303,7 @@ def test_parts_compile_and_export_without_breaks_and_do_the_same():
     np.testing.assert_allclose(torch.compile(net, backend="aot_eager", fullgraph=True)(x).detach(), expected.detach())
     program = torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},)).module()
     np.testing.assert_allclose(program(x).detach(), expected.detach(), rtol=1e-5, atol=1e-6)
-    assert program(torch.randn(5, 4, 4, 4)).shape == (5, 2, 4, 4)
+    assert program(torch.randn(5, 4, 4, 4)).shape == (5, 2, 2, 2)
 
 
 def test_parts_survive_copying_saving_autocast_and_other_precisions():

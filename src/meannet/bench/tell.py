@@ -12,7 +12,7 @@ from meannet import device, screen
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain")
+KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images")
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -33,6 +33,7 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         "tables": tell_tables,
         "choose": tell_choice,
         "pretrain": tell_pretraining,
+        "images": tell_images,
     }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
@@ -197,3 +198,24 @@ def tell_pretraining(console: Console, where: Any, options: argparse.Namespace) 
 
 def data_name() -> str:
     return work.cases(1)[1]
+
+
+def tell_images(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import images
+
+    machine = describe(where)
+    console.print(machine)
+    rows = images.measure(where, console.print)
+    table = screen.table("who", "net", numbers=("nets", "updates/s of all", "images/s", "µs a net's update", "repeats"))
+    for row in rows:
+        speed = f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}"
+        each = f"{1e6 / row['updates_per_s']:,.0f}"
+        who = f"{row['who']} {row['path']}".strip()
+        table.add_row(
+            who, row["net"], str(row["nets"]), speed, f"{row['images_per_s']:,.0f}", each, str(row["repeats"])
+        )
+    console.print(table)
+    found = {"device": machine, "rows": rows, "ten_views_ms": images.latency(where, 20 if where.type == "cuda" else 3)}
+    views = found["ten_views_ms"]
+    console.print(f"ten views of one image, ImageNet net: {views['median']:.1f} ± {views['spread']:.1f} ms")
+    return found

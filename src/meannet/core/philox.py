@@ -16,7 +16,7 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
-MASK, ORDER, INITIAL, SAMPLE, GIBBS = 0, 1, 2, 3, 4
+MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW = 0, 1, 2, 3, 4, 5
 
 
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,24 +1,27 @@
 """The data sets of the paper: where they are, how to get them, and the cases they hold.
 
 Importing this loads neither torch nor a data set; a data set's own module, named after it, is imported when it is asked
-for, and offers `load`, `check`, `status` and the `FILES` that can be fetched.
+for, and offers `load`, `check`, `status` and the `FILES` that can be fetched; where there are any, also `locate` and
+`read` for one of them, and the `sources` to fetch from.
 """
 
 import hashlib
 import importlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meannet import config
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAMES = ("digits", "mnist")
+    from meannet.data.texts import Counts
+
+NAMES = ("digits", "mnist", "cifar10", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
 
 
 class DataError(RuntimeError):
@@ -29,7 +32,9 @@ class DataError(RuntimeError):
 class Cases:
     """Cases and what they should be taken for."""
 
-    inputs: "Tensor"  # (cases, inputs) float32 in [0, 1]
+    # A Tensor, (cases, inputs) float32, pixels in [0, 1]; in colour (cases, channels, rows, columns) uint8; or
+    # sparse.Sparse where most are zero.
+    inputs: Any
     targets: "Tensor"  # (cases,) int64
 
 
@@ -43,6 +48,7 @@ class Dataset:
     classes: tuple[str, ...]
     image: tuple[int, int] | None  # rows and columns, where a case is a picture
     digest: str
+    facts: dict[str, Any] = field(default_factory=dict)  # how it was made, as JSON for the run's result
 
 
 class Checked(NamedTuple):
@@ -74,7 +80,23 @@ def folder() -> Path:
 
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
-    return module(data.name).load(held_out=data.held_out, say=say)
+    known = module(data.name)
+    more = {}
+    if data.selection is not None:
+        if not hasattr(known, "SELECTION"):
+            raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
+        more["selection"] = data.selection
+    whole = known.load(held_out=data.held_out, say=say, **more)
+    if data.cases is None:
+        return whole
+    if data.cases > len(whole.train.targets):
+        raise ValueError(f"data.cases must be at most {len(whole.train.targets)} for {data.name}, not {data.cases}")
+    from meannet.data.sparse import Sparse
+
+    inputs = whole.train.inputs
+    inputs = inputs.first(data.cases) if isinstance(inputs, Sparse) else inputs[: data.cases]
+    train = Cases(inputs, whole.train.targets[: data.cases])
+    return replace(whole, train=train, digest=digest(train, whole.test))
 
 
 def check(name: str) -> list[Checked]:
@@ -91,13 +113,25 @@ def module(name: str) -> ModuleType:
     """The module of a data set."""
     if name not in NAMES:
         raise ValueError(f"no data set {name!r}; {config.nearest(name, NAMES)}")
-    return importlib.import_module(f"meannet.data.{name}")
+    return importlib.import_module(f"meannet.data.{name.replace('-', '_')}")
 
 
 def digest(train: Cases, test: Cases) -> str:
     """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
+    from meannet.data.sparse import Sparse
+
     state = hashlib.sha256()
-    for array in (train.inputs, train.targets, test.inputs, test.targets):
-        state.update(f"{array.dtype}{tuple(array.shape)}".encode())
-        state.update(array.contiguous().view(-1).numpy().data)
+    for part in (train.inputs, train.targets, test.inputs, test.targets):
+        if isinstance(part, Sparse):
+            state.update(f"sparse{part.shape}".encode())
+        for array in part.tensors() if isinstance(part, Sparse) else (part,):
+            state.update(f"{array.dtype}{tuple(array.shape)}".encode())
+            state.update(array.contiguous().view(-1).numpy().data)
     return state.hexdigest()
+
+
+def counts(texts: Iterable[str], n_words: int = 2000, **options: Any) -> "Counts":
+    """log(1 + C) of the commonest words that are no stop words, as in C, for texts of one's own; see texts.counts."""
+    from meannet.data.texts import counts
+
+    return counts(texts, n_words, **options)

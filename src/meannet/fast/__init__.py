@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from meannet.images import Plain as PlainImages
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
 from meannet.train import Engine, Plain, Rows
@@ -28,9 +30,14 @@ def engine(
     `precision` is that of products on a GPU; elsewhere they are of the weights' precision.
     """
     check_path(path)
+    if isinstance(fleet, ConvFleet):
+        assert isinstance(inputs, Tensor)
+        return _image_engine(fleet, inputs, targets, batch, limit, path)
     reason = why_not_fast(fleet)
-    if fleet.device.type == "cuda" and (weights is not None or not isinstance(inputs, Tensor | OwnInputs)):
-        reason = "on a GPU cases with weights and sparse inputs are for the plain path"
+    if fleet.device.type == "cuda" and weights is not None:
+        reason = "on a GPU cases with weights are for the plain path"
+    elif fleet.device.type == "cuda" and not reason:
+        reason = why_not_resident(fleet, inputs)
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
     if path == "plain" or reason:
@@ -41,7 +48,6 @@ def engine(
         return Skipping(fleet, inputs, targets, batch, limit, weights)
     from meannet.fast.cuda import Captured
 
-    assert isinstance(inputs, Tensor | OwnInputs)
     return Captured(fleet, inputs, targets, batch, limit, precision)
 
 
@@ -53,6 +59,18 @@ def products(device: torch.device, path: str = "auto") -> torch.dtype:
     check_path(path)
     rough = path != "plain" and device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
     return torch.bfloat16 if rough else torch.float32
+
+
+def _image_engine(
+    fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str
+) -> Engine:
+    if fleet.device.type == "cuda" and path != "plain":
+        from meannet.fast.images import Captured
+
+        return Captured(fleet, inputs, targets, batch, limit)
+    if path == "fast":
+        raise ValueError("--path fast: image nets have a fast path for CUDA devices only")
+    return PlainImages(fleet, inputs, targets, batch, limit)
 
 
 def check_path(path: str) -> None:
@@ -77,3 +95,14 @@ def why_not_fast(fleet: Fleet) -> str:
     except ImportError:
         return "Triton is not installed"
     return "" if fleet.sizes[-1] <= MOST_OUTPUTS else f"on a GPU it takes {MOST_OUTPUTS} outputs at most"
+
+
+def why_not_resident(fleet: Fleet, inputs: Rows) -> str:
+    """Empty where the GPU can hold all inputs, dense; sparse ones are only made so if that leaves half of its memory.
+
+    The kernel that gathers a mini-batch reads dense rows, and does so in a hundredth of an update's time.
+    """
+    if isinstance(inputs, Tensor | OwnInputs):
+        return ""
+    needed, free = 4 * len(inputs) * fleet.sizes[0], torch.cuda.mem_get_info(fleet.device)[0]
+    return "" if needed < free // 2 else f"its inputs, dense, would take {needed >> 20} of {free >> 20} MiB"

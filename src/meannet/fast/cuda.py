@@ -14,9 +14,10 @@ from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs, apart
-from meannet.train import Tally
+from meannet.train import Rows, Tally
 
 MOST_IN_A_GRAPH = 200
+ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
 
 class Tile(NamedTuple):
@@ -49,7 +50,7 @@ class Captured:
     def __init__(
         self,
         fleet: Fleet,
-        inputs: Tensor | OwnInputs,
+        inputs: Rows,
         targets: Tensor,
         batch: int,
         limit: Sequence[float],
@@ -60,7 +61,7 @@ class Captured:
         self.dtype = PRECISIONS[precision]
         self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
-        versions, which = apart(inputs, nets)
+        versions, which = apart(_dense(inputs, fleet, self.dtype), nets)
         self.inputs, self.which = versions.to(self.dtype).contiguous(), which.contiguous()
         self.targets = targets.contiguous()
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)
@@ -270,6 +271,16 @@ def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
 def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
     """The numbers that `split_` was given, bit by bit."""
     weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
+
+
+def _dense(inputs: Rows, fleet: Fleet, dtype: torch.dtype) -> Tensor | OwnInputs:
+    """Dense inputs as they are; all of sparse ones, some rows at a time, in the precision of the products."""
+    if isinstance(inputs, Tensor | OwnInputs):
+        return inputs
+    whole = torch.empty(len(inputs), fleet.sizes[0], dtype=dtype, device=fleet.device)
+    for rows in torch.arange(len(inputs), device=fleet.device).split(ROWS_AT_A_TIME):
+        whole[rows] = inputs[rows].to(dtype)
+    return whole
 
 
 def _thresholds(rate: Tensor, units: int) -> Tensor:

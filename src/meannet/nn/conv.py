@@ -1,4 +1,8 @@
-"""Parts of the image nets (F.2, G and H): unshared local filters, response normalisation, randomly connected groups."""
+"""Parts of the image nets (F.1, F.2, G and H).
+
+Overlapping pools, unshared local filters, response normalisation, randomly connected groups, and the layer with two
+inputs.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -7,6 +11,36 @@ from torch import Tensor, nn
 from meannet.core import philox
 
 Pair = int | tuple[int, int]
+
+
+class Pool2d(nn.Module):
+    """Maximum or average of `size` x `size` neighbourhoods, `stride` apart; with a smaller stride they overlap (F.1).
+
+    The last neighbourhoods of a row or column may reach over the edge, so that 32 places become 16, 8 and 4; each must
+    begin inside. An average is that of the places that are there.
+    """
+
+    KINDS = ("max", "average")
+
+    def __init__(self, kind: str, size: int = 3, stride: int = 2):
+        super().__init__()
+        if kind not in self.KINDS:
+            raise ValueError(f"unknown kind of pool {kind!r}; the kinds are {', '.join(self.KINDS)}")
+        if size < 1 or stride < 1:
+            raise ValueError(f"size and stride of a pool must be 1 or more, not {size} and {stride}")
+        self.kind, self.size, self.stride = kind, size, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        window = min(self.size, x.shape[-2]), min(self.size, x.shape[-1])  # torch refuses one larger than its input
+        pool = F.max_pool2d if self.kind == "max" else F.avg_pool2d
+        return pool(x, window, self.stride, ceil_mode=True)
+
+    def out_size(self, size: int) -> int:
+        """How many neighbourhoods there are along a side of `size` places."""
+        return pooled(size, self.size, self.stride)
+
+    def extra_repr(self) -> str:
+        return f"{self.kind}, size={self.size}, stride={self.stride}"
 
 
 class LocallyConnected2d(nn.Module):
@@ -53,7 +87,7 @@ class LocallyConnected2d(nn.Module):
             wanted = (self.in_channels, *self.in_size)
             raise ValueError(f"expected inputs of (…, {', '.join(map(str, wanted))}), not {tuple(x.shape)}")
         patches = F.unfold(x, self.kernel_size, padding=self.padding, stride=self.stride)  # (…, inputs, places)
-        weight = self.weight.view(self.out_channels, patches.shape[-1], patches.shape[-2])
+        weight = self.weight.reshape(self.out_channels, patches.shape[-1], patches.shape[-2])
         outputs = torch.einsum("...il,oli->...ol", patches, weight)
         if self.bias is not None:
             # Under autocast the outputs may be of a lower precision than the bias, and stay so.
@@ -87,10 +121,19 @@ class ResponseNorm(nn.Module):
         self.size, self.alpha, self.beta, self.offset, self.form = size, alpha, beta, offset, form
 
     def forward(self, x: Tensor) -> Tensor:
-        alpha = self.alpha if self.form == "authors" else self.alpha * self.size
         exact = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         with torch.autocast(x.device.type, enabled=False):
-            return F.local_response_norm(exact, self.size, alpha, self.beta, self.offset).to(x.dtype)
+            # A product with a band of ones: several times as fast as the pools of F.local_response_norm. Not a
+            # convolution, which on a GPU would by default be one of TF32.
+            total = F.linear(exact.square().movedim(-3, -1), self.adjacent(exact)).movedim(-1, -3)
+            return (exact * (self.offset + total).pow(-self.beta)).to(x.dtype)
+
+    def adjacent(self, x: Tensor) -> Tensor:
+        """alpha, or its share, for each bank (rows) and each of the banks that are adjacent to it (columns)."""
+        bank = torch.arange(x.shape[-3], device=x.device)
+        apart = bank - bank[:, None] + self.size // 2
+        alpha = self.alpha / self.size if self.form == "authors" else self.alpha
+        return ((apart >= 0) & (apart < self.size)).to(x.dtype) * alpha
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, offset={self.offset}, form={self.form!r}"
@@ -137,6 +180,100 @@ class RandomGroupConv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.index_select(-3, self.permutation))
+
+
+class Subsampled(nn.Module):
+    """Every `every`-th pixel of a blurred image (H's second input): 224 x 224 becomes 56 x 56.
+
+    The paper says only that the image is subsampled; the blur is a Gaussian whose sd is half the distance of the pixels
+    that are kept, and these lie where the first layer's filters of 11 x 11, 4 apart and padded by 4, are centred.
+    """
+
+    kernel: Tensor
+
+    def __init__(self, every: int = 4, first: int = 1):
+        super().__init__()
+        if not 0 <= first < every:
+            raise ValueError(f"the first pixel kept must be one of the first {every}, not {first}")
+        self.every, self.first = every, first
+        places = torch.arange(-(3 * every // 2), 3 * every // 2 + 1, dtype=torch.float64)
+        weights = torch.exp(-0.5 * (places / (every / 2)) ** 2)
+        self.register_buffer("kernel", (weights / weights.sum()).float(), persistent=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        channels, reach = image.shape[-3], len(self.kernel) // 2
+        kernel = self.kernel.to(image.dtype)
+        rows = F.pad(image, (0, 0, reach, reach), mode="reflect")[..., self.first :, :]
+        rows = F.conv2d(
+            rows, kernel.view(1, 1, -1, 1).repeat(channels, 1, 1, 1), stride=(self.every, 1), groups=channels
+        )
+        columns = F.pad(rows, (reach, reach, 0, 0), mode="reflect")[..., self.first :]
+        return F.conv2d(
+            columns, kernel.view(1, 1, 1, -1).repeat(channels, 1, 1, 1), stride=(1, self.every), groups=channels
+        )
+
+    def extra_repr(self) -> str:
+        return f"every={self.every}, first={self.first}"
+
+
+class TwoInputConv2d(nn.Module):
+    """A convolution of the layer below, in random groups, plus one of the subsampled image, stride 2 (H).
+
+    A unit's incoming vector is made of both filters: the weight is (banks, channels of a group and then of the image,
+    height, width). The maps that the two inputs give are added and must have the same size. Groups are as in
+    RandomGroupConv2d.
+    """
+
+    permutation: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        groups: int,
+        image_channels: int = 3,
+        *,
+        seed: int = 0,
+        image_stride: int = 2,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(f"{in_channels} channels and {out_channels} banks cannot be divided into {groups} groups")
+        self.groups, self.own, self.image_stride = groups, in_channels // groups, image_stride
+        shape = out_channels, self.own + image_channels, kernel_size, kernel_size
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype))
+        bound = self.weight[0].numel() ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+        permutation = philox.order(torch.tensor([seed]), 0, in_channels)[0]
+        self.register_buffer("permutation", permutation.to(self.weight.device))
+
+    def forward(self, x: Tensor, image: Tensor) -> Tensor:
+        padding = self.weight.shape[-1] // 2
+        channels, filters = x.index_select(-3, self.permutation), self.weight[:, : self.own]
+        below = F.conv2d(channels, filters, self.bias, padding=padding, groups=self.groups)
+        beside = F.conv2d(image, self.weight[:, self.own :], stride=self.image_stride, padding=padding)
+        if below.shape != beside.shape:
+            raise ValueError(
+                f"the maps of the two inputs must have the same size, not {tuple(below.shape)} and "
+                f"{tuple(beside.shape)}; the image should be {self.image_stride} times as large as the layer below"
+            )
+        return below + beside
+
+    def extra_repr(self) -> str:
+        banks, channels, size, _ = self.weight.shape
+        image = f"image_channels={channels - self.own}, image_stride={self.image_stride}"
+        return f"{self.own * self.groups}, {banks}, kernel_size={size}, groups={self.groups}, {image}"
+
+
+def pooled(size: int, window: int, stride: int) -> int:
+    """Places left of a side of `size` places; the last window begins inside and may reach over the edge."""
+    further = max(0, -(-(size - window) // stride))
+    return further + (further * stride < size)
 
 
 def _pair(value: Pair) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from meannet.core import philox
 from meannet.core.dropout import kept
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.core.metrics import loss_gradient
-from meannet.core.philox import MASK
+from meannet.core.philox import MASK, SAMPLE
 
 UNITS = ("logistic", "rectified")
 
@@ -45,6 +45,19 @@ class Fleet:
         """Every tensor that training changes, by name; the tensors themselves, not copies."""
         groups = ("weights", "biases", "weight_velocities", "bias_velocities")
         return {f"{group}.{k}": t for group in groups for k, t in enumerate(getattr(self, group))}
+
+    @property
+    def floats_a_case(self) -> int:
+        """How many activities of one layer are held for each case that is tested."""
+        return len(self.seeds) * max(self.sizes)
+
+    def mean_outputs(self, inputs: Tensor) -> Tensor:
+        """Of the mean network for inputs (nets or 1, cases, visible), before the softmax: (nets, cases, outputs)."""
+        return mean_network(self, inputs)
+
+    def sampled_outputs(self, inputs: Tensor, sample: int, cases: range) -> Tensor:
+        """Of one thinned network a net, drawn for these numbers of test cases: (nets, cases, outputs)."""
+        return activities(self, inputs, masks(self, sample, cases, SAMPLE))[-1]
 
 
 def initial_fleet(

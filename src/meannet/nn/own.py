@@ -1,6 +1,7 @@
 """Inputs of which nets of one fleet see their own: in A.2 the mean-field activities of each net's own machine."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,8 +37,10 @@ def apart(inputs: "Tensor | OwnInputs", nets: int) -> tuple[Tensor, Tensor]:
     return inputs[None], torch.zeros(nets, dtype=torch.int64, device=inputs.device)
 
 
-def block(inputs: "Tensor | OwnInputs", part: range) -> Tensor:
-    """Some neighbouring cases as a net takes them, (nets or 1, cases, inputs)."""
+def block(inputs: "Tensor | OwnInputs | Any", part: range) -> Tensor:
+    """Some neighbouring cases as a net takes them, (nets or 1, cases, inputs); of sparse inputs made dense."""
     if isinstance(inputs, OwnInputs):
         return inputs.versions[inputs.which, part.start : part.stop]
-    return inputs[None, part.start : part.stop]
+    if isinstance(inputs, Tensor):
+        return inputs[None, part.start : part.stop]
+    return inputs[torch.arange(part.start, part.stop)[None]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import digits, mnist, mnist_pretrained
+from meannet.recipes import cifar10, digits, mnist, mnist_pretrained, reuters
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -23,6 +23,24 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.choose_bias": mnist.choose_bias,
     "mnist.choose_a2_dbn": mnist_pretrained.choose_a2_dbn,
     "mnist.choose_a2_dbm": mnist_pretrained.choose_a2_dbm,
+    "reuters.c_2000_1000": reuters.c_2000_1000,
+    "reuters.c_1000_1000": reuters.c_1000_1000,
+    "reuters.subset": reuters.subset,
+    "reuters.r21578": reuters.r21578,
+    "reuters.choose": reuters.choose,
+    "reuters.choose_r21578": reuters.choose_r21578,
+    "reuters.size": reuters.size,
+    "cifar10.quick": cifar10.quick,
+    "cifar10.g_conv": cifar10.g_conv,
+    "cifar10.g_local": cifar10.g_local,
+    "cifar10.g_local_dropout": cifar10.g_local_dropout,
+    "cifar10.choose": cifar10.choose,
+    "cifar10.choose_conv": cifar10.choose_conv,
+    "cifar10.rates": cifar10.rates,
+    "cifar10.pools": cifar10.pools,
+    "cifar10.saturating": cifar10.saturating,
+    "cifar10.conv_dropout": cifar10.conv_dropout,
+    "cifar10.dense_top": cifar10.dense_top,
 }
 
 

@@ -14,6 +14,8 @@ CHOICE = 4  # more arms than that are a choice among settings, of which only the
 
 def verdict(result: Mapping[str, Any]) -> str:
     """Whether the headline arm beats the other beyond the spread, also when it does not."""
+    if result["data"].get("made_up"):
+        return "The data is made up, for time and memory: its errors say nothing."
     rows = claim_rows(result)
     if len({row.arm for row in rows}) > CHOICE:
         return _verdict_of_choice(rows)

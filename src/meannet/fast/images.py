@@ -1,0 +1,208 @@
+"""Image nets on a GPU: images resident in bfloat16, the forward pass compiled, many updates in one CUDA graph.
+
+Each net has a graph and a stream of its own, so that nets fill what another leaves idle. A graph begins where the last
+one ended: it reads its place in the batch order from memory and moves it on.
+"""
+
+import copy
+import gc
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from meannet.core import philox
+from meannet.images import Forward, Learner, Watched, tally
+from meannet.nn.convfleet import ConvFleet
+from meannet.train import Tally
+
+MOST_IN_A_GRAPH = 40
+WARM_UPS = 3
+CHANNELS = 8  # of bfloat16 that a GPU's products take at a time: three of colour, and zeros
+
+
+class Captured:
+    """Runs epochs by replaying graphs; weights and velocities stay float32, convolutions and products are bfloat16.
+
+    On other devices the same updates run one by one, uncompiled, which is how tests hold them to the plain version.
+    """
+
+    name, precision = "fast", "bfloat16 products, float32 weights"
+
+    def __init__(
+        self,
+        fleet: ConvFleet,
+        inputs: Tensor,
+        targets: Tensor,
+        batch: int,
+        limit: Sequence[float],
+        *,
+        compiled: bool = True,
+        side_by_side: bool = True,
+    ):
+        self.fleet, self.cases, self.on_gpu = fleet, len(inputs), fleet.device.type == "cuda"
+        self.batch = min(batch, self.cases)
+        self.targets = targets
+        self.images = torch.cat([self.resident(part) for part in inputs.split(1000)])  # (cases, rows, columns, 8)
+        forwards = _forwards(fleet, compiled and self.on_gpu)
+        whole, rest = divmod(self.cases, self.batch)
+        self.lanes = []
+        stream = torch.cuda.Stream() if self.on_gpu else None
+        for net, bound in enumerate(limit):
+            if self.on_gpu and side_by_side:
+                stream = torch.cuda.Stream()
+            lane = _Lane(self, Learner(fleet, net, bound), stream)
+            lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net]))
+            if rest:  # one update an epoch: not worth a compilation of its own
+                lane.pieces.append(_Piece(lane, rest, 1, Watched(fleet.nets[net])))
+            self.lanes.append(lane)
+
+    def resident(self, images: Tensor) -> Tensor:
+        centred = self.fleet.centred(images).permute(0, 2, 3, 1)
+        spare = max(0, CHANNELS - centred.shape[-1])
+        return F.pad(centred, (0, spare)).to(torch.bfloat16 if self.on_gpu else torch.float32)
+
+    def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
+        order = philox.order(self.fleet.seeds, epoch, self.cases)
+        for net, lane in enumerate(self.lanes):
+            lane.begin(order[net], epoch * -(-self.cases // self.batch), step[net], momentum)
+        try:
+            for piece in range(len(self.lanes[0].pieces)):
+                for _ in range(self.lanes[0].pieces[piece].replays):
+                    if stop():
+                        return None
+                    for lane in self.lanes:
+                        lane.pieces[piece].replay()
+        finally:  # whatever comes next must find the updates done
+            for lane in self.lanes:
+                lane.join()
+        return tally([lane.learner for lane in self.lanes])
+
+
+class _Lane:
+    """One net: what its updates read from memory, and the stream that they are on."""
+
+    def __init__(self, engine: Captured, learner: Learner, stream: Any):
+        device = engine.fleet.device
+        self.engine, self.learner, self.stream = engine, learner, stream
+        self.order = torch.zeros(engine.cases, dtype=torch.int64, device=device)
+        self.first = torch.zeros(1, dtype=torch.int64, device=device)  # the next update's first place in the order
+        self.step = torch.zeros((), device=device)
+        self.momentum = torch.zeros((), device=device)
+        self.pieces: list[_Piece] = []
+
+    def begin(self, order: Tensor, update: int, step: float, momentum: float) -> None:
+        for piece in self.pieces:
+            piece.prepare()
+        self.order.copy_(order)
+        self.first.zero_()
+        self.step.fill_(step)
+        self.momentum.fill_(momentum)
+        self.learner.begin(update)
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+
+    def join(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+    def changed(self) -> list[Tensor]:
+        """All that an update writes to."""
+        learner = self.learner
+        counters = [dropout.updates for dropout in learner.net.dropouts()]
+        figures = [learner.loss, learner.wrong, learner.active, learner.moved]
+        parameters = [parameter.detach() for parameter in learner.parameters]
+        return [*parameters, *learner.velocities, *counters, *figures, self.first]
+
+
+class _Piece:
+    """A run of updates on mini-batches of one size, and its graph."""
+
+    def __init__(self, lane: _Lane, cases: int, updates: int, forward: Forward):
+        self.lane, self.cases, self.forward = lane, cases, forward
+        self.updates = max(n for n in range(1, min(updates, MOST_IN_A_GRAPH) + 1) if updates % n == 0)
+        self.replays = updates // self.updates
+        self.places = torch.arange(cases, device=lane.order.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def replay(self) -> None:
+        if self.graph is None:
+            for _ in range(self.updates):
+                self.update_()
+            return
+        with torch.cuda.stream(self.lane.stream):
+            self.graph.replay()
+
+    def update_(self) -> None:
+        engine, lane = self.lane.engine, self.lane
+        chosen = lane.order[lane.first + self.places]
+        x = engine.images.index_select(0, chosen).permute(0, 3, 1, 2)
+        targets = engine.targets.index_select(0, chosen)
+        precision = torch.autocast("cuda", torch.bfloat16, cache_enabled=False) if engine.on_gpu else nullcontext()
+
+        def forward(images: Tensor) -> tuple[Tensor, Tensor]:
+            with precision:
+                return self.forward(images)
+
+        lane.learner.update_(forward, x, targets, lane.step, lane.momentum)
+        lane.first += self.cases
+
+    def prepare(self) -> None:
+        """On a GPU: choose algorithms, compile and capture, once, leaving no trace in what training changes."""
+        if self.graph is not None or self.lane.stream is None:
+            return
+        lane = self.lane
+        lane.learner.net.train()
+        changed = lane.changed()
+        before = [tensor.clone() for tensor in changed]
+        gc.collect()  # a graph that is thrown away while another is captured spoils it
+        graph = torch.cuda.CUDAGraph()
+        stream = lane.stream
+        stream.wait_stream(torch.cuda.current_stream())
+        searches, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UPS):
+                    lane.first.zero_()
+                    self.update_()
+                lane.first.zero_()
+            torch.cuda.synchronize()
+            # On the lane's own stream, since libraries keep a workspace for each stream they have seen.
+            with torch.cuda.graph(graph, stream=stream):
+                for _ in range(self.updates):
+                    self.update_()
+        finally:
+            torch.backends.cudnn.benchmark = searches
+        torch.cuda.synchronize()
+        for tensor, old in zip(changed, before, strict=True):
+            tensor.copy_(old)
+        self.graph = graph
+
+
+def _forwards(fleet: ConvFleet, compiled: bool) -> list[Forward]:
+    """The forward pass of each net; nets that omit the same layers at the same rates share a compilation."""
+    watched = [Watched(net) for net in fleet.nets]
+    if not compiled:
+        return list(watched)
+    shared: dict[tuple[Any, ...], Callable[..., Any]] = {}
+    found: list[Forward] = []
+    for one in watched:
+        kind = tuple((int(d.layer), float(d.rates)) for d in one.net.dropouts())
+        if kind not in shared:
+            # A copy, whose own tensors are never used: with those of one net in it, others would not fit.
+            shared[kind] = torch.compile(_functional(copy.deepcopy(one)), dynamic=False, fullgraph=True)
+        found.append(_applied(shared[kind], one))
+    return found
+
+
+def _functional(template: Watched) -> Callable[..., Any]:
+    return lambda tensors, x: functional_call(template, tensors, (x,))
+
+
+def _applied(call: Callable[..., Any], one: Watched) -> Forward:
+    tensors = dict(one.named_parameters()) | dict(one.named_buffers())
+    return lambda x: call(tensors, x)

@@ -1,0 +1,149 @@
+"""Updates of image nets (F.6): momentum on the average gradient, weight decay, and the norm bound on filters.
+
+This is the plain version, one net after another, on any device; the truth that the fast one is tested against.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meannet.core import metrics, philox
+from meannet.core.maxnorm import constrain_incoming_
+from meannet.nn.convfleet import ConvFleet
+from meannet.nn.convnets import ConvNet, largest_rate
+from meannet.train import Tally
+
+Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Watched(nn.Module):
+    """A net that says, beside its outputs, which hidden layers gave anything but zero, (hidden layers,) bool."""
+
+    def __init__(self, net: ConvNet):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        *hidden, outputs = self.net.activities(x)
+        return outputs, torch.stack([activity.detach().amax() > 0 for activity in hidden])
+
+
+class Learner:
+    """One net of a fleet: its parameters and velocities, and what its updates of an epoch add up to."""
+
+    def __init__(self, fleet: ConvFleet, net: int, limit: float):
+        self.net = fleet.nets[net]
+        layers, device = self.net.weight_layers(), fleet.device
+        self.parameters = [layer.weight for layer in layers] + [layer.bias for layer in layers]
+        self.velocities = fleet.velocities(net)
+        conv, top = fleet.decays[net]
+        self.decays = [conv if layer.pool is not None else top for layer in layers]
+        self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
+        self.limit = limit
+        self.loss = torch.zeros((), dtype=torch.float64, device=device)
+        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
+        self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
+        self.moved = torch.zeros((), dtype=torch.bool, device=device)
+
+    def begin(self, update: int) -> None:
+        """Before the first update of an epoch, which is this one of the run."""
+        self.net.train()
+        for dropout in self.net.dropouts():
+            dropout.updates.fill_(update)
+        for figure in (self.loss, self.wrong, self.active, self.moved):
+            figure.zero_()
+
+    def update_(self, forward: Forward, x: Tensor, targets: Tensor, step: Tensor, momentum: Tensor) -> None:
+        """One update; nothing in it waits for the device or depends on a value that is there."""
+        with torch.enable_grad():
+            outputs, active = forward(x)
+            outputs = outputs.float()
+            loss = F.cross_entropy(outputs, targets)
+            gradients = list(torch.autograd.grad(loss, self.parameters))
+        with torch.no_grad():
+            self.loss += loss.double() * len(targets)
+            self.wrong += metrics.errors(outputs, targets)
+            self.active |= active
+            hidden = gradients[: len(self.active)]
+            self.moved |= torch.stack(torch._foreach_norm(hidden, math.inf)).amax() > 0
+            self.step_(gradients, step, momentum)
+
+    def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
+        """velocity := momentum * velocity - step * (gradient + decay * weight), weight += velocity; then the bound."""
+        for gradient, weight, decay in zip(gradients, self.parameters, self.decays, strict=False):
+            if decay:
+                gradient.add_(weight, alpha=decay)
+        torch._foreach_mul_(gradients, step)
+        torch._foreach_mul_(self.velocities, momentum)
+        torch._foreach_sub_(self.velocities, gradients)
+        torch._foreach_add_(self.parameters, self.velocities)
+        for weight in self.bounded:
+            constrain_incoming_(weight, self.limit)
+
+
+class Plain:
+    """Runs epochs of a fleet of image nets; inputs are images of bytes, all of them on the fleet's device."""
+
+    name = "plain"
+
+    def __init__(self, fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float]):
+        low = fleet.device.type == "cuda" and torch.backends.cudnn.allow_tf32  # which is torch's default
+        self.precision = "tf32 convolutions, float32 weights" if low else "float32"
+        self.fleet, self.inputs, self.targets, self.batch = fleet, inputs, targets, batch
+        self.learners = [Learner(fleet, net, bound) for net, bound in enumerate(limit)]
+        self.forwards = [Watched(learner.net) for learner in self.learners]
+
+    def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
+        fleet, cases = self.fleet, len(self.inputs)
+        order = philox.order(fleet.seeds, epoch, cases)  # (nets, cases)
+        steps = torch.tensor(list(step), device=fleet.device)
+        pace = torch.tensor(momentum, device=fleet.device)
+        for learner in self.learners:
+            learner.begin(epoch * -(-cases // self.batch))
+        for chosen in order.split(self.batch, dim=1):
+            if stop():
+                return None
+            for net, learner in enumerate(self.learners):
+                x = fleet.centred(self.inputs[chosen[net]])
+                learner.update_(self.forwards[net], x, self.targets[chosen[net]], steps[net], pace)
+        return tally(self.learners)
+
+
+def tally(learners: Sequence[Learner]) -> Tally:
+    return Tally(
+        loss=torch.stack([learner.loss for learner in learners]),
+        errors=torch.stack([learner.wrong for learner in learners]),
+        active=torch.stack([learner.active for learner in learners]),
+        moved=torch.stack([learner.moved for learner in learners]),
+    )
+
+
+def search_rate(
+    make: Callable[[], ConvFleet], inputs: Tensor, targets: Tensor, *, batch: int = 128, momentum: float = 0.9
+) -> float:
+    """The largest power of ten that reduces the objective (F.7): one pass over these cases, from fresh nets each time.
+
+    It must be lower after the pass than before, on the same cases, for the mean network of every net.
+    """
+
+    def reduces(rate: float) -> bool:
+        fleet = make()
+        before = _objective(fleet, inputs, targets)
+        engine = Plain(fleet, inputs, targets, batch, [math.inf] * len(fleet.nets))
+        engine.epoch(0, [rate] * len(fleet.nets), momentum, lambda: False)
+        return bool((_objective(fleet, inputs, targets) < before).all())  # not where it is no number
+
+    return largest_rate(reduces)
+
+
+@torch.no_grad()
+def _objective(fleet: ConvFleet, inputs: Tensor, targets: Tensor, cases: int = 500) -> Tensor:
+    """(nets,), the mean cross-entropy of the mean networks."""
+    total = torch.zeros(len(fleet.nets), dtype=torch.float64, device=fleet.device)
+    for part, right in zip(inputs.split(cases), targets.split(cases), strict=True):
+        outputs = fleet.mean_outputs(part)
+        total += metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
+    return total / len(inputs)

@@ -1,0 +1,250 @@
+"""The image nets of appendices G and H as PyTorch modules, and how their weights start (F.5)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meannet.config import Conv
+from meannet.core import philox
+from meannet.nn.conv import LocallyConnected2d, Pool2d, RandomGroupConv2d, ResponseNorm, Subsampled, TwoInputConv2d
+from meannet.nn.dropout import Dropout
+
+UNITS: dict[str, Callable[[Tensor], Tensor]] = {"rectified": F.relu, "logistic": torch.sigmoid}
+CIFAR10, CIFAR10_CLASSES = (3, 32, 32), 10
+IMAGENET, IMAGENET_CLASSES = (3, 224, 224), 1000
+NEARLY_ALL = 0.9
+G_CONV, G_LOCAL = Conv(), Conv(local=(16,))  # every number of these is in appendix G or a default of Conv
+
+
+class Rates(NamedTuple):
+    """Probability of omitting a unit of a convolutional layer, and of a layer above them."""
+
+    conv: float = 0.0
+    top: float = 0.0
+
+
+class Layer(nn.Module):
+    """A weight layer with its units, and what may follow: a pool, response normalisation, dropout.
+
+    `layer` gives the total inputs. Images may come with further channels that are zero, so that they fill what a GPU
+    multiplies at a time.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        units: str | None,
+        pool: Pool2d | None = None,
+        norm: ResponseNorm | None = None,
+        dropout: Dropout | None = None,
+    ):
+        super().__init__()
+        self.layer, self.units, self.pool, self.norm, self.dropout = layer, units, pool, norm, dropout
+
+    @property
+    def weight(self) -> Tensor:
+        weight = self.layer.weight
+        assert isinstance(weight, Tensor)
+        return weight
+
+    @property
+    def bias(self) -> Tensor:
+        bias = self.layer.bias
+        assert isinstance(bias, Tensor)
+        return bias
+
+    def forward(self, x: Tensor, *others: Tensor) -> Tensor:
+        x = self.activity(x, *others)
+        return x if self.dropout is None else self.dropout(x)
+
+    def activity(self, x: Tensor, *others: Tensor) -> Tensor:
+        """What the units give before any of them are omitted."""
+        activate = UNITS[self.units] if self.units else nn.Identity()
+        pool = self.pool or nn.Identity()
+        if isinstance(self.layer, nn.Linear):
+            x = activate(self.layer(x.flatten(1)))
+        elif type(self.layer) is nn.Conv2d and self.pool is not None and self.pool.kind == "max":
+            # Bias and units keep the order of total inputs, so they can wait for the maximum, on fewer places.
+            x = pool(_convolved(self.layer, x, biased=False))
+            x = activate(x + self.bias.to(x.dtype).view(-1, 1, 1))
+        elif type(self.layer) is nn.Conv2d:
+            x = pool(activate(_convolved(self.layer, x, biased=True)))
+        else:
+            x = pool(activate(self.layer(x, *others)))
+        return x if self.norm is None else self.norm(x)
+
+
+class ConvNet(nn.Module):
+    """Layers one upon another, the last a softmax's total inputs; the second may take the subsampled image too (H)."""
+
+    def __init__(self, shape: tuple[int, int, int], layers: Iterable[Layer], subsampled: Subsampled | None = None):
+        super().__init__()
+        self.shape, self.subsampled = shape, subsampled
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activities(x)[-1]
+
+    def activities(self, x: Tensor) -> list[Tensor]:
+        """What each layer gives before any of its units are omitted, and last the outputs."""
+        image, found = x[:, : self.shape[0]], []
+        for k, layer in enumerate(self.weight_layers()):
+            beside = (self.subsampled(image),) if k == 1 and self.subsampled is not None else ()
+            found.append(layer.activity(x, *beside))
+            x = found[-1] if layer.dropout is None else layer.dropout(found[-1])
+        return found
+
+    def weight_layers(self) -> list[Layer]:
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    def dropouts(self) -> list[Dropout]:
+        return [layer.dropout for layer in self.weight_layers() if layer.dropout is not None]
+
+
+def _convolved(layer: nn.Conv2d, x: Tensor, *, biased: bool) -> Tensor:
+    filters = layer.weight
+    if x.shape[1] > layer.in_channels:
+        filters = F.pad(filters, (0, 0, 0, 0, 0, x.shape[1] - layer.in_channels))
+    return F.conv2d(x, filters, layer.bias if biased else None, layer.stride, layer.padding)
+
+
+def image_net(
+    conv: Conv,
+    hidden: Sequence[int] = (),
+    classes: int = CIFAR10_CLASSES,
+    *,
+    shape: tuple[int, int, int] = CIFAR10,
+    units: str = "rectified",
+    rates: Rates = Rates(),  # noqa: B008, immutable
+    seed: int = 0,
+) -> ConvNet:
+    """Convolutional layers with pools, local layers, dense layers of `hidden` units and the softmax (G)."""
+    channels, rows, columns = shape
+    layers = []
+
+    def dropout(rate: float) -> Dropout | None:
+        return Dropout(rate, seed=seed, layer=len(layers)) if rate else None
+
+    for k, banks in enumerate(conv.banks):
+        filters = nn.Conv2d(channels, banks, conv.filter, padding=conv.filter // 2)
+        pool = Pool2d(conv.pools[k], conv.pool_size, conv.pool_stride)
+        norm = ResponseNorm(conv.norm_size, conv.norm_alpha, conv.norm_beta, form=conv.norm_form)
+        layers.append(Layer(filters, units, pool, norm if k < conv.normalised else None, dropout(rates.conv)))
+        channels, rows, columns = banks, pool.out_size(rows), pool.out_size(columns)
+    for banks in conv.local:
+        filters = LocallyConnected2d(
+            channels, banks, (rows, columns), conv.local_filter, padding=conv.local_filter // 2
+        )
+        layers.append(Layer(filters, units, dropout=dropout(rates.top)))
+        channels = banks
+    width = channels * rows * columns
+    for size in hidden:
+        layers.append(Layer(nn.Linear(width, size), units, dropout=dropout(rates.top)))
+        width = size
+    return ConvNet(shape, [*layers, Layer(nn.Linear(width, classes), None)])
+
+
+def cifar10(*, dropout: bool, seed: int = 0) -> ConvNet:
+    """G: three convolutional layers; with dropout also a local layer, half of whose units are omitted."""
+    return image_net(G_LOCAL if dropout else G_CONV, rates=Rates(top=0.5 if dropout else 0.0), seed=seed)
+
+
+def imagenet(
+    *, dropout: bool, classes: int = IMAGENET_CLASSES, norm: ResponseNorm | None = None, seed: int = 0
+) -> ConvNet:
+    """H: five convolutional layers in random groups, the second with two inputs; with dropout two dense layers above.
+
+    224 x 224 pixels become 56 x 56 places (filters of 11 x 11, 4 apart, padded by 4), 28 after a pool, 28 in the second
+    layer, whose other input is a 56 x 56 image filtered with stride 2, 14 after its pool and in the layers after it,
+    and 7 after the last pool. The filters of layers three to five and the constants of normalisation are not given:
+    3 x 3, and those of G.
+    """
+    shape = IMAGENET
+
+    def top(k: int) -> Dropout:
+        return Dropout(0.5, seed=seed, layer=k)
+
+    def normalise() -> ResponseNorm:
+        return ResponseNorm() if norm is None else ResponseNorm(norm.size, norm.alpha, norm.beta, form=norm.form)
+
+    layers = [
+        Layer(nn.Conv2d(3, 64, 11, stride=4, padding=4), "rectified", Pool2d("max"), normalise()),
+        Layer(TwoInputConv2d(64, 256, 5, groups=4, seed=seed), "rectified", Pool2d("max"), normalise()),
+        Layer(RandomGroupConv2d(256, 512, 3, groups=16, seed=seed + 1, padding=1), "rectified"),
+        Layer(RandomGroupConv2d(512, 512, 3, groups=16, seed=seed + 2, padding=1), "rectified"),
+        Layer(RandomGroupConv2d(512, 512, 3, groups=16, seed=seed + 3, padding=1), "rectified", Pool2d("max")),
+    ]
+    width = 512 * 7 * 7
+    if dropout:
+        layers += [
+            Layer(nn.Linear(width, 4096), "rectified", dropout=top(5)),
+            Layer(nn.Linear(4096, 4096), "rectified", dropout=top(6)),
+        ]
+        width = 4096
+    return ConvNet(shape, [*layers, Layer(nn.Linear(width, classes), None)], Subsampled())
+
+
+@torch.no_grad()
+def start_(net: ConvNet, seed: int, spreads: Sequence[float], output_sd: float = 0.01, bias: float = 1.0) -> ConvNet:
+    """Normal weights of the given sds, hidden biases at `bias` (1 in F.5), output biases at 0; from the seed alone."""
+    hidden = net.weight_layers()[:-1]
+    for k, (layer, sd) in enumerate(zip(net.weight_layers(), [*spreads, output_sd], strict=True)):
+        layer.weight.copy_(philox.normal(seed, k, layer.weight.numel()).view(layer.weight.shape) * sd)
+        layer.bias.fill_(bias if k < len(hidden) else 0.0)
+    return net
+
+
+@torch.no_grad()
+def working_spreads(
+    net: ConvNet, x: Tensor, bias: float = 1.0, *, first: float = 2**-14, last: float = 100.0
+) -> list[float]:
+    """An sd for each hidden layer's weights, from below: variances are tried until an initialisation works (F.5).
+
+    The variance is doubled until total inputs, without the bias, vary at least half as much as the bias is large: with
+    less, all units start alike. It is halved again while more than a tenth of the units get no positive total input
+    from any of the cases x. The net is left with these weights, drawn from seed 0.
+    """
+    found, image = [], x
+    net.eval()
+    for k, layer in enumerate(net.weight_layers()[:-1]):
+        beside = (net.subsampled(image),) if k == 1 and net.subsampled is not None else ()
+        if isinstance(layer.layer, nn.Linear):
+            x = x.flatten(1)
+        drawn = philox.normal(0, k, layer.weight.numel()).view(layer.weight.shape)
+        layer.weight.copy_(drawn)
+        layer.bias.zero_()
+        total = layer.layer(x, *beside)  # which grows as the sd does
+        spread, most = total.std(), total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0)
+        sd = first
+        while spread * sd < bias / 2:
+            if sd >= last:
+                raise ValueError(f"inputs of layer {k + 1} hardly vary with weights of sd {sd:g}; give conv.initial_sd")
+            sd *= 2**0.5
+        while (most * sd + bias > 0).double().mean() < NEARLY_ALL:
+            sd /= 2**0.5
+        found.append(sd)
+        layer.weight.mul_(sd)
+        layer.bias.fill_(bias)
+        x = layer(x, *beside)
+    return found
+
+
+def largest_rate(reduces: Callable[[float], bool], *, first: int = 0, last: int = -8) -> float:
+    """The largest power of ten from 10^first down to 10^last of which `reduces` says that the objective falls (F.7)."""
+    for power in range(first, last - 1, -1):
+        if reduces(10.0**power):
+            return 10.0**power
+    raise ValueError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
+
+
+def last_cuts(epochs: int, shares: Sequence[float] = (0.85, 0.93)) -> tuple[int, ...]:
+    """Epochs at which the rate is divided by ten, shortly before the end (F.7); the shares are ours."""
+    return tuple(round(share * epochs) for share in shares)
+
+
+def _shared(layer: Layer) -> bool:
+    """Whether the units of a bank share one filter."""
+    return not isinstance(layer.layer, LocallyConnected2d)

@@ -1,0 +1,263 @@
+"""CIFAR-10 (body, D, F, G): the two nets, the choice of what the paper leaves open, and what it says in passing."""
+
+import math
+from dataclasses import replace
+
+from meannet.config import Arm, Claim, Conv, Data, Dropout, Experiment, Net, Optim, Source
+
+BACKPROP = Arm(name="backprop")
+DROPOUT = Arm(name="dropout", hidden=True)
+
+# Of 10,000 test cases (body): 16.6 % and 15.6 %.
+WITHOUT, WITH = Claim(arm="backprop", value=1660), Claim(arm="dropout", value=1560)
+
+GUESS = "not stated; a first guess, which cifar10.choose is to settle on 10,000 held-out training images"
+SOURCES = (
+    Source(path="net.units", section="F.3", paper="rectified"),
+    Source(path="net.initial_sd", section="not stated; of the softmax layer"),
+    Source(path="net.initial_bias", section="F.5", paper="1"),
+    Source(path="conv.banks", section="G", paper="64,64,64"),
+    Source(path="conv.filter", section="G", paper="5"),
+    Source(path="conv.pools", section="G; the body speaks of three max-pooling layers", paper="max,average,average"),
+    Source(path="conv.pool_size", section="G", paper="3"),
+    Source(path="conv.pool_stride", section="G", paper="2"),
+    Source(path="conv.normalised", section="G", paper="2"),
+    Source(path="conv.norm_size", section="G", paper="9"),
+    Source(path="conv.norm_alpha", section="G", paper="0.001"),
+    Source(path="conv.norm_beta", section="G", paper="0.75"),
+    Source(path="conv.norm_form", section="F.2 prints alpha undivided; the authors' package divided it by N"),
+    Source(path="conv.scale", section="F.3; a smaller scale is larger first weights and steps", paper="1"),
+    Source(path="conv.initial_sd", section="F.5: variances are tried until one works; so it is here"),
+    Source(path="conv.weight_decay", section=GUESS),
+    Source(path="conv.top_decay", section=GUESS),
+    Source(path="optim.epochs", section="not stated; ours"),
+    Source(path="optim.rule", section="F.6", paper="plain"),
+    Source(path="optim.batch", section="F.6", paper="128"),
+    Source(path="optim.lr", section="F.7: a power of ten, typically 0.01 or 0.001"),
+    Source(path="optim.decay", section="F.7: none but the two cuts", paper="1"),
+    Source(path="optim.cuts", section="F.7: twice, shortly before the end; when exactly is ours"),
+    Source(path="optim.momentum_start", section="F.6", paper="0.9"),
+    Source(path="optim.momentum_end", section="F.6", paper="0.9"),
+    Source(path="optim.limit", section="not stated for CIFAR-10"),
+)
+LOCAL_SOURCES = (
+    Source(path="conv.local", section="G", paper="16"),
+    Source(path="conv.local_filter", section="G", paper="3"),
+)
+
+
+def g_conv() -> Experiment:
+    """The net without dropout: three convolutional layers and the softmax."""
+    return Experiment(
+        recipe="cifar10.g_conv",
+        paper="body, G",
+        about="Test errors on CIFAR-10 of three convolutional layers trained by backpropagation, images as they are.",
+        data=Data(name="cifar10"),
+        net=Net(hidden=((),), units="rectified", initial_sd=0.01, initial_bias=1.0),
+        conv=Conv(scale=1 / 64, weight_decay=0.004, top_decay=0.004),
+        dropout=Dropout(hidden=0.5, visible=0.0),
+        optim=Optim(
+            epochs=140,
+            rule="plain",
+            batch=128,
+            lr=0.01,
+            decay=1.0,
+            cuts=(119, 130),
+            momentum_start=0.9,
+            momentum_end=0.9,
+            momentum_epochs=0,
+            limit=math.inf,
+        ),
+        arms=(BACKPROP,),
+        seeds=(0, 1, 2, 3, 4),
+        claims=(WITHOUT,),
+        record_every=10,
+        quick_epochs=2,
+        sources=SOURCES,
+        time="minutes on one H200",
+        next="meannet run cifar10.g_local_dropout --device cuda",
+    )
+
+
+def g_local_dropout() -> Experiment:
+    """The net with dropout: a fourth layer, locally connected, half of whose units are omitted."""
+    full = g_conv()
+    assert full.conv is not None
+    return replace(
+        full,
+        recipe="cifar10.g_local_dropout",
+        about="Test errors on CIFAR-10 with a locally connected fourth layer and dropout in it, no transformed images.",
+        conv=replace(full.conv, local=(16,), weight_decay=0.003, top_decay=0.003),
+        arms=(DROPOUT,),
+        claims=(WITH,),
+        samples=20,
+        sources=(*SOURCES, *LOCAL_SOURCES, Source(path="dropout.hidden", section="G", paper="0.5")),
+        next="meannet eval RUN --samples 100",
+    )
+
+
+def g_local() -> Experiment:
+    """The same net without dropout, which the paper does not report: what the fourth layer does alone."""
+    full = g_local_dropout()
+    return replace(
+        full,
+        recipe="cifar10.g_local",
+        about="Test errors on CIFAR-10 of the net with a locally connected fourth layer, trained by backpropagation.",
+        arms=(BACKPROP,),
+        claims=(),
+        samples=0,
+        sources=(*SOURCES, *LOCAL_SOURCES),
+        next="meannet run cifar10.g_local_dropout --device cuda",
+    )
+
+
+def choose() -> Experiment:
+    """Decay of the net with a local layer, with dropout and without, judged on 10,000 held-out training images."""
+    return _choose("cifar10.choose", g_local_dropout(), (DROPOUT, BACKPROP))
+
+
+def choose_conv() -> Experiment:
+    """The same for the net without a local layer."""
+    return _choose("cifar10.choose_conv", g_conv(), (BACKPROP,))
+
+
+def rates() -> Experiment:
+    """F.7's search for a learning rate: which powers of ten reduce the objective at once."""
+    full = g_local_dropout()
+    arms = tuple(replace(DROPOUT, name=f"dropout, lr {rate:g}", lr=rate) for rate in (1.0, 0.1, 0.01, 0.001, 0.0001))
+    return replace(
+        _on_held_out(full, arms),
+        recipe="cifar10.rates",
+        about="Which learning rates reduce the objective at all: two epochs with each power of ten.",
+        optim=replace(full.optim, epochs=2, cuts=()),
+        record_every=1,
+        seeds=(0,),
+        time="under a minute on one H200",
+    )
+
+
+def quick() -> Experiment:
+    """5,000 images and smaller nets, in minutes on two CPU cores."""
+    full = g_local_dropout()
+    assert full.conv is not None
+    ours = {
+        "conv.banks": "G; a quarter of them, for a CPU",
+        "optim.epochs": "not stated; what fits into minutes",
+        "optim.cuts": "F.7: twice, shortly before the end",
+    }
+    sources = [replace(s, section=ours.get(s.path, s.section)) for s in full.sources]
+    return replace(
+        full,
+        recipe="cifar10.quick",
+        about="A locally connected layer above three convolutional ones, with and without dropout, on 5,000 images.",
+        data=Data(name="cifar10", cases=5000),
+        conv=replace(full.conv, banks=(16, 16, 16)),
+        optim=replace(full.optim, epochs=30, cuts=(24, 28)),
+        arms=(BACKPROP, DROPOUT),
+        seeds=(0, 1),
+        claims=(),
+        record_every=5,
+        samples=0,
+        sources=(*sources, Source(path="data.cases", section="ours: few enough for a CPU")),
+        time="under 10 minutes on two CPU cores",
+        next="meannet run cifar10.g_local_dropout --device cuda",
+    )
+
+
+def pools() -> Experiment:
+    """F.1: overlapping pools aid generalisation; here the net without dropout with pools that do not overlap."""
+    full = g_conv()
+    assert full.conv is not None
+    return replace(
+        _aside(full, "F.1"),
+        recipe="cifar10.pools",
+        about="The net of cifar10.g_conv with pools of 2 x 2, which do not overlap; compare with cifar10.g_conv.",
+        conv=replace(full.conv, pool_size=2),
+        sources=(*_without(SOURCES, "conv.pool_size"), Source(path="conv.pool_size", section="F.1, not overlapping")),
+    )
+
+
+def saturating() -> Experiment:
+    """F.3: max-with-zero units reach a given training error in fewer epochs; here the same net with logistic ones.
+
+    Their biases start at 0, since a positive one is of no help to them; the learning rates are powers of ten.
+    """
+    full = g_conv()
+    arms = tuple(replace(BACKPROP, name=f"backprop, lr {rate:g}", lr=rate) for rate in (1.0, 0.1, 0.01))
+    return replace(
+        _aside(full, "F.3"),
+        recipe="cifar10.saturating",
+        about="The net of cifar10.g_conv with logistic units: epochs to a given training error, beside cifar10.g_conv.",
+        net=replace(full.net, units="logistic", initial_bias=0.0),
+        arms=arms,
+        record_every=1,
+        sources=_without(SOURCES, "net.units", "net.initial_bias", "optim.lr"),
+    )
+
+
+def conv_dropout() -> Experiment:
+    """F: dropout is far less advantageous in convolutional layers."""
+    full = g_local_dropout()
+    everywhere = replace(DROPOUT, name="dropout, convolutional layers too", conv=True)
+    return replace(
+        _aside(full, "F"),
+        recipe="cifar10.conv_dropout",
+        about="Dropout in the convolutional layers as well, beside dropout in the local layer and none.",
+        arms=(BACKPROP, DROPOUT, everywhere),
+    )
+
+
+def dense_top() -> Experiment:
+    """H: layers with many parameters on top help with dropout and hurt without; here 1,024 units above the pools."""
+    full = g_conv()
+    return replace(
+        _aside(full, "H, on CIFAR-10"),
+        recipe="cifar10.dense_top",
+        about="A large fully connected layer above the convolutional ones, with and without dropout in it.",
+        net=replace(full.net, hidden=((1024,),)),
+        arms=(BACKPROP, DROPOUT),
+    )
+
+
+def _choose(name: str, full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
+    """Weight decays below and above, two seeds each, half the epochs."""
+    grid = tuple(
+        replace(arm, name=f"{arm.name}, decay {below:g} and {above:g}", weight_decay=below, top_decay=above)
+        for arm in arms
+        for below in (0.002, 0.004)
+        for above in (0.004, 0.03)
+    )
+    return replace(_on_held_out(full, grid), recipe=name, optim=full.optim.compressed(70))
+
+
+def _on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
+    return replace(
+        full,
+        paper="F, G, settings left open",
+        about="How settings that the paper leaves open were chosen: errors on 10,000 held-out training images.",
+        data=Data(name="cifar10", held_out=True),
+        arms=arms,
+        seeds=(0,),
+        claims=(),
+        samples=0,
+        sources=(),
+        next="",
+    )
+
+
+def _aside(full: Experiment, section: str) -> Experiment:
+    """Something the paper says in passing: three seeds, half the epochs, judged on held-out images."""
+    return replace(
+        full,
+        paper=section,
+        data=Data(name="cifar10", held_out=True),
+        optim=full.optim.compressed(70),
+        seeds=(0, 1, 2),
+        claims=(),
+        samples=0,
+        next="",
+    )
+
+
+def _without(sources: tuple[Source, ...], *paths: str) -> tuple[Source, ...]:
+    return tuple(source for source in sources if source.path not in paths)

@@ -1,0 +1,1 @@
+"""What the paper compares dropout with, and what a reader would."""
