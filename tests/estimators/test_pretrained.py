@@ -142,7 +142,9 @@ def test_a_classifier_starts_from_what_was_pretrained_and_keeps_a_frozen_stack(d
     X, y = digits
     stack = DBN((30, 20), **SHORT).fit(X)
     before = stack.components_[0].copy()
-    net = DropoutClassifier(pretrain=FrozenEstimator(stack), epochs=1, lr=1e-6, random_state=0).fit(X[:300], y[:300])
+    net = DropoutClassifier(
+        pretrain=FrozenEstimator(stack), dropout_visible=0.1, epochs=1, lr=1e-6, random_state=0
+    ).fit(X[:300], y[:300])
     # Divided by 1 - rate, the weights that omitted inputs and units feed.
     np.testing.assert_allclose(net._fleet.weights[0][0], before / 0.9, atol=1e-4)
     np.testing.assert_allclose(net._fleet.weights[1][0], stack.components_[1] / 0.5, atol=1e-4)

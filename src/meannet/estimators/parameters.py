@@ -148,7 +148,7 @@ class Parameters(BaseEstimator):
         """What a net that is trained further must have been made with, as JSON has it."""
         return {
             "hidden": list(self._hidden()),
-            "units": str(self.units),
+            "units": self._units(),
             "dropout_hidden": float(self.dropout_hidden),
             "dropout_visible": float(self.dropout_visible),
             "standardize": bool(self.standardize),

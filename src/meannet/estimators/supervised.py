@@ -33,7 +33,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     batch : int
         Cases in a mini-batch.
     lr : float or "auto"
-        Learning rate at the start; "auto" is 0.5, and 2 for logistic units.
+        Learning rate at the start; "auto" is 0.5, 2 for logistic units, and 1 for those that were pretrained.
     lr_end : float
         The share of it that is left at the end; it falls by the same factor each epoch.
     momentum : pair of floats
@@ -208,6 +208,8 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         return self._labels.outputs, self._labels.output, self._labels.groups
 
     def _usual_lr(self, inputs: int) -> float:
+        if self.pretrain is not None:
+            return 1.0  # A.2
         return 0.5 if self.units == "rectified" else 2.0
 
     def _given(self, probabilities: np.ndarray) -> Any:
@@ -332,7 +334,7 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         """Small enough that output weights do not swing, however much the layer below them passes on."""
         below = (inputs, *self._hidden())[-1]
         rate = self.dropout_hidden if self._hidden() else self.dropout_visible
-        square = 1.0 if not self._hidden() else (2 + BIAS_SD**2) / 2 if self.units == "rectified" else 0.3
+        square = 1.0 if not self._hidden() else (2 + BIAS_SD**2) / 2 if self._units() == "rectified" else 0.3
         return min(REGRESSION, STEADY / (1 + below * (1 - rate) * square))
 
     def _shaped(self, found: np.ndarray) -> np.ndarray:
