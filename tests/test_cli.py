@@ -70,7 +70,7 @@ def test_list_as_json_has_a_row_a_recipe(capsys):
 def test_show_has_every_setting_and_its_json_is_the_experiment(capsys, recipe):
     assert main(["show", recipe]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^net\.hidden +\d", shown, re.MULTILINE) and re.search(r"^optim\.lr +\d", shown, re.MULTILINE)
+    assert re.search(r"^net\.hidden +(\d|none)", shown, re.M) and re.search(r"^optim\.lr +\d", shown, re.MULTILINE)
     assert from_json(printed_json(capsys, "show", recipe)) == recipes.get(recipe)
 
 
