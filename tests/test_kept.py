@@ -61,7 +61,7 @@ def keep(path, result):
     path.write_text(json.dumps(result))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md", "docs/tables.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md", "docs/tables.md", "benchmarks/README.md"])
 def test_the_pages_are_up_to_date_with_the_kept_results(page):
     text = (PROJECT / page).read_text(encoding="utf-8")
     fresh = kept.fill(text, kept.FOLDER, (PROJECT / page).parent)
@@ -87,9 +87,25 @@ def test_the_picture_of_ranks_is_up_to_date_with_the_kept_comparison():
 def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
-        assert path.suffix == ".json" and path.parent.name == result["recipe"]
+        assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
+        if path.parent.name == kept.BENCH:
+            assert result["rows"] and result["date"]
+            continue
+        assert path.parent.name == result["recipe"] and result["seconds"] > 0
         assert result["recipe"] in (*recipes.RECIPES, kept.TABLES)
-        assert "commit" in result and result["versions"] and result["device"] and result["seconds"] > 0
+
+
+def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):
+    row = {"net": "2-3-2", "batch": 5, "units": "relu", "path": "", "spread": 0.5, "repeats": 7}
+    rows = [row | {"who": "meannet", "path": "fast", "updates_per_s": 30.0}]
+    rows += [
+        row | {"who": kept.EAGER, "updates_per_s": 12.0},
+        row | {"who": "odd", "units": "step", "updates_per_s": 1.0},
+    ]
+    keep(tmp_path / "bench" / "here.json", {"rows": rows, "device": "a CPU", "date": "2026-01-02"})
+    text = kept.speed_table(tmp_path, tmp_path)
+    assert "| meannet fast | relu | 30.0 ± 0.5 | 2.50 |" in text and "| odd | step | 1.0 ± 0.5 |  |" in text
+    assert "[here](bench/here.json): 2-3-2, mini-batches of 5, on a CPU, 2026-01-02." in text
 
 
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):

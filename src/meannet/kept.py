@@ -20,6 +20,7 @@ from meannet.report.written import count, duration, plain, short, spread
 
 FOLDER = Path(__file__).resolve().parents[2] / "results"
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
+BENCH, EAGER = "bench", "torch-eager"  # results/bench is of no recipe either: `meannet bench --json` made it
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
@@ -191,6 +192,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "choices": lambda: choices_table(folder, base),
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
+        "speed": lambda: speed_table(folder, base),
     }
     blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
     for name, made in blocks.items():
@@ -215,6 +217,31 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
     for path, made in pictures.items():
         (page.resolve().parent / path).write_text(made(), encoding="utf-8")
     return [page, *(page.resolve().parent / path for path in pictures)]
+
+
+def speed_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --json` found, each file of results/bench a table; PyTorch as most people write it is 1."""
+    parts = []
+    for path in files(BENCH, folder):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        eager = {row["units"]: row["updates_per_s"] for row in document["rows"] if row["who"] == EAGER}
+        rows = [
+            (
+                " ".join(filter(None, (row["who"], row["path"], row.get("note") and f"({row['note']})"))),
+                row["units"],
+                f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
+                f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
+            )
+            for row in document["rows"]
+        ]
+        one = document["rows"][0]
+        said = (
+            f"[{path.stem}]({_link(path, base)}): {one['net']}, mini-batches of {one['batch']}, "
+            f"on {document['device']}, {document['date']}. "
+            f"Medians ± interquartile range of {one['repeats']} repeats, everyone in turn."
+        )
+        parts += [markdown_table(("who", "units", "updates/s", "times torch-eager"), rows, right=(2, 3)), said]
+    return "\n\n".join(parts) or "No bench is kept yet."
 
 
 def tables(folder: Path, name: str) -> Result | None:
