@@ -23,7 +23,7 @@ POINTERS = {
     torch.int16: "*i16",
     torch.uint8: "*u8",
 }
-OPTIONS = ("num_warps", "num_stages", "maxnreg")
+OPTIONS = ("num_warps", "num_stages")
 H200 = GPUTarget("cuda", 90, 32)
 SHARED = 232_448  # bytes that a block of threads can have there
 
@@ -41,7 +41,6 @@ class Compiling:
 
     def launch(self, *given, **named):
         options = {name: named.pop(name) for name in OPTIONS if named.get(name) is not None}
-        named.pop("maxnreg", None)
         values = dict(zip(self.kernel.arg_names, given, strict=False)) | named
         constants = {p.name: values[p.name] for p in self.kernel.params if p.is_constexpr}
         types = {

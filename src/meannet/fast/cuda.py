@@ -28,7 +28,6 @@ class Tile(NamedTuple):
     inner: int  # taken at a time along the axis that is summed over
     warps: int
     stages: int  # of loads on their way
-    registers: int | None = None  # at most, per thread
 
 
 FEW_NETS = 3
@@ -256,7 +255,7 @@ class _Piece:
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
-            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+            num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
 
