@@ -30,10 +30,9 @@ class Tile(NamedTuple):
     stages: int  # of loads on their way
 
 
-# Products of a few nets are fused with what follows; those of many the library does faster, and a kernel finishes them.
 FEW_NETS = 3
-FUSED_LAYER = Tile(64, 32, 128, 4, 3)
-FINISHED_LAYER = Tile(32, 64, 64, 4, 3)
+LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
+LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
 HIDDEN_STEP = Tile(64, 64, 128, 4, 2)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
@@ -141,7 +140,6 @@ class _Piece:
         self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
         self.scaled_deltas = [torch.empty_like(a) for a in self.activities[1:]]
-        self.totals = [torch.empty_like(a, dtype=torch.float32) for a in self.activities[1:]]
         outer = torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device)
         self.deltas.append(outer)
         self.scaled_deltas.append(outer)  # output units have no bound
@@ -198,8 +196,7 @@ class _Piece:
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
         seeds, sizes, last = fleet.seeds[lane], fleet.sizes, len(fleet.weights) - 1
         nets = len(seeds)
-        fused = nets <= FEW_NETS or engine.dot == "tf32"  # which for the library is a setting of the whole process
-        tile = FUSED_LAYER if fused else FINISHED_LAYER
+        tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
         at_least, padded = _of(engine.thresholds[0], lane, seeds)
         kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
             engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
@@ -208,13 +205,11 @@ class _Piece:
         )  # fmt: skip
         for k in range(last):
             at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
-            if not fused:
-                _multiply(self.activities[k][lane], engine.weights[k][lane].mT, self.totals[k][lane])
             kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), nets)](
                 self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
                 engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
-                self.totals[k][lane], self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
-                cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last, PRODUCT=fused,
+                self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
+                cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last,
                 LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
                 CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
             )  # fmt: skip
@@ -225,7 +220,7 @@ class _Piece:
         )  # fmt: skip
         for k in range(last, -1, -1):
             if k > 0:
-                self.backward(k, lane, fused or k == last)
+                self.backward(k, lane, tile)
             if side is not None:
                 side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -233,18 +228,16 @@ class _Piece:
         if side is not None:
             torch.cuda.current_stream().wait_stream(side)
 
-    def backward(self, k: int, lane: slice, fused: bool) -> None:
+    def backward(self, k: int, lane: slice, tile: Tile) -> None:
         """Derivatives of the layer below weight layer k, taken before that layer is changed."""
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
-        sizes, tile = fleet.sizes, FUSED_LAYER if fused else FINISHED_LAYER
-        if not fused:
-            _multiply(self.scaled_deltas[k][lane], engine.weights[k][lane], self.totals[k - 1][lane])
+        sizes, outputs = fleet.sizes, k == len(fleet.weights) - 1
         grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(cases, tile.rows), len(fleet.seeds[lane])
         kernels.backward_layer[grid](
             self.scaled_deltas[k][lane], engine.weights[k][lane], self.slopes[k - 1][lane], engine.scales[k - 1][lane],
-            self.totals[k - 1][lane], self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
-            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRODUCT=fused, PRECISION=engine.dot,
-            CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, triton.next_power_of_2(self.deltas[k].shape[2])),
+            self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
+            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRECISION=engine.dot,
+            CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
@@ -264,14 +257,6 @@ class _Piece:
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
-
-
-def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """out := a @ b, with sums in the precision of `out`."""
-    if a.device.type == "cuda":
-        torch.bmm(a, b, out.dtype, out=out)
-    else:  # beside Triton's interpreter, in tests
-        torch.bmm(a.to(out.dtype), b.to(out.dtype), out=out)
 
 
 def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:

@@ -74,16 +74,14 @@ def gather(
 @triton.jit(do_not_specialize=["offset", "layer"])
 def forward_layer(
     below, weight, squares, limits, scales, bias, thresholds, seeds, first_update, offset, layer,
-    totals, above, slopes, active,
-    cases, units: tl.constexpr, inputs: tl.constexpr, padded, parts: tl.constexpr, layers,
-    PRODUCT: tl.constexpr, LOGISTIC: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    above, slopes, active, cases, units: tl.constexpr, inputs: tl.constexpr, padded, parts: tl.constexpr, layers,
+    LOGISTIC: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
     CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The masked activities of a layer and their slopes by the total inputs.
 
     Slopes are taken before rounding: a logistic unit at 0.999 rounds to 1 in bfloat16, and its slope would be lost.
-    `active` is set for a net of rectified units with any activity above zero. Without PRODUCT the products are there
-    already, in `totals`.
+    `active` is set for a net of rectified units with any activity above zero.
     """
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
@@ -91,21 +89,16 @@ def forward_layer(
     unit = first + tl.arange(0, UNITS)
     column = tl.arange(0, BLOCK)
     real = unit < units
-    place = (net * cases + case[:, None]) * units + unit[None, :]
-    inside = (case[:, None] < cases) & real[None, :]
-    if PRODUCT:
-        a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
-        w_at = weight + (net * units + unit[None, :]) * inputs + column[:, None]
-        total = tl.zeros((CASES, UNITS), tl.float32)
-        for start in range(0, inputs, BLOCK):
-            left = column < inputs - start
-            a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
-            w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
-            total = tl.dot(a, w, total, input_precision=PRECISION)
-            a_at += BLOCK
-            w_at += BLOCK
-    else:
-        total = tl.load(totals + place, mask=inside, other=0.0)
+    a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
+    w_at = weight + (net * units + unit[None, :]) * inputs + column[:, None]
+    total = tl.zeros((CASES, UNITS), tl.float32)
+    for start in range(0, inputs, BLOCK):
+        left = column < inputs - start
+        a = tl.load(a_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
+        total = tl.dot(a, w, total, input_precision=PRECISION)
+        a_at += BLOCK
+        w_at += BLOCK
     squared = tl.zeros((UNITS,), tl.float32)
     for part in range(parts):
         squared += tl.load(squares + (net * parts + part) * units + unit, mask=real, other=0.0)
@@ -122,10 +115,12 @@ def forward_layer(
     else:
         a = tl.maximum(z, 0.0)
         slope = (z > 0).to(tl.float32)
+    inside = (case[:, None] < cases) & real[None, :]
     if MASKED:
         update = (tl.load(first_update) + offset).to(tl.int32)
         keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
         a, slope = tl.where(keep, a, 0.0), tl.where(keep, slope, 0.0)
+    place = (net * cases + case[:, None]) * units + unit[None, :]
     tl.store(above + place, a.to(above.dtype.element_ty), mask=inside)
     tl.store(slopes + place, slope.to(slopes.dtype.element_ty), mask=inside)
     if not LOGISTIC and tl.max(tl.where(inside, a, 0.0)) > 0:
@@ -179,34 +174,27 @@ def output_layer(
 
 @triton.jit
 def backward_layer(
-    delta, weight, slopes, scales, totals, out, scaled_out,
-    cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
-    PRODUCT: tl.constexpr, PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
+    delta, weight, slopes, scales, out, scaled_out, cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
+    PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales.
-
-    Without PRODUCT the products are there already, in `totals`.
-    """
+    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales."""
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
     column = tl.program_id(0) * INPUTS + tl.arange(0, INPUTS)
     unit = tl.arange(0, BLOCK)
     real = column < inputs
+    d_at = delta + (net * cases + case[:, None]) * delta_width + unit[None, :]
+    w_at = weight + (net * units + unit[:, None]) * inputs + column[None, :]
+    back = tl.zeros((CASES, INPUTS), tl.float32)
+    for start in range(0, delta_width, BLOCK):
+        left = unit < units - start
+        d = tl.load(d_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=left[:, None] & real[None, :], other=0.0)
+        back = tl.dot(d, w, back, input_precision=PRECISION)
+        d_at += BLOCK
+        w_at += BLOCK * inputs
     place = (net * cases + case[:, None]) * inputs + column[None, :]
     inside = (case[:, None] < cases) & real[None, :]
-    if PRODUCT:
-        d_at = delta + (net * cases + case[:, None]) * delta_width + unit[None, :]
-        w_at = weight + (net * units + unit[:, None]) * inputs + column[None, :]
-        back = tl.zeros((CASES, INPUTS), tl.float32)
-        for start in range(0, delta_width, BLOCK):
-            left = unit < units - start
-            d = tl.load(d_at, mask=(case[:, None] < cases) & left[None, :], other=0.0)
-            w = tl.load(w_at, mask=left[:, None] & real[None, :], other=0.0)
-            back = tl.dot(d, w, back, input_precision=PRECISION)
-            d_at += BLOCK
-            w_at += BLOCK * inputs
-    else:
-        back = tl.load(totals + place, mask=inside, other=0.0)
     back *= tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
     scale = tl.load(scales + net * inputs + column, mask=real, other=0.0)
     tl.store(out + place, back.to(out.dtype.element_ty), mask=inside)
