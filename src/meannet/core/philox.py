@@ -45,7 +45,8 @@ def words(
     if isinstance(rows, range):
         rows = torch.arange(rows.start, rows.stop, device=device)
     full = (seeds.shape[0], rows.shape[0], blocks)
-    block = torch.arange(blocks, device=device).expand(full)
+    # Masked though it is small: torch.compile would multiply a bare index as a 32-bit number, and overflow.
+    block = (torch.arange(blocks, device=device) & WORD).expand(full)
     row = rows[:, None].expand(full)
     place = _word(purpose << 24 | layer, device).expand(full)
     when = _word(update, device).expand(full)
