@@ -83,7 +83,7 @@ def normals(
     return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1).flatten(2)[..., :columns]
 
 
-def order(seeds: Tensor, epoch: int, cases: int, layer: int = 0) -> Tensor:
+def order(seeds: Tensor, epoch: int | Tensor, cases: int, layer: int = 0) -> Tensor:
     """For each net a permutation of its training cases, (nets, cases), drawn anew each epoch.
 
     Pretraining names the layer that it trains, counted from 1, so that every stage has orders of its own.
