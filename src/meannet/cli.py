@@ -98,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--quick", action="store_true", help="one net, two seeds, few epochs")
     one.add_argument("--save-minutes", type=float, default=1.0, metavar="M", help="save every M minutes (1)")
     one.add_argument("--save-epochs", type=int, metavar="N", help="save every N epochs as well")
+    one.add_argument("--workers", type=int, metavar="N", help="processes that decode pictures in shards")
     one.add_argument("--json", action="store_true")
     one = add("eval", evaluate, "the mean network of each net beside means of sampled networks")
     one.add_argument("run", metavar="RUN")
@@ -209,11 +210,15 @@ def run(options: argparse.Namespace) -> int:
         experiment, out = None, Path(options.resume)
     elif options.recipe:
         experiment = chosen(options)
+        if not options.out and "TORCHELASTIC_RUN_ID" in os.environ:
+            raise ValueError("name the run folder, --out DIR: workers that torchrun starts anew must find it")
         out = Path(options.out) if options.out else _free_folder(experiment.recipe)
     else:
         raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
     if not options.save_minutes > 0 or (options.save_epochs is not None and options.save_epochs < 1):
         raise ValueError("--save-minutes must be above 0 and --save-epochs 1 or more")
+    if options.workers is not None and options.workers < 0:
+        raise ValueError(f"--workers must be 0 or more, not {options.workers}")
     from meannet.console import run_and_tell
 
     return run_and_tell(experiment, out, options)

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
 from meannet import experiment as experiments
-from meannet import outcome, screen
+from meannet import outcome, ranks, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
@@ -29,6 +29,8 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Namespace) -> int:
     """Run, or with no experiment resume, and print how it went; returns the exit code."""
     console = screen.console(stderr=options.json)
+    first = ranks.named().first
+    console.quiet = not first  # of several ranks one speaks
     finished = experiment is None and (out / "result.json").exists()
     stop = StopRequest()
     try:
@@ -38,6 +40,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
                 path=options.path,
                 save_minutes=options.save_minutes,
                 save_epochs=options.save_epochs,
+                workers=options.workers,
                 command=options.command,
                 say=console.print,
                 progress=progress,
@@ -52,6 +55,8 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             raise
         remedy = f"with that put right, go on with: {resume_command(out)}"
         raise OSError(f"{error.strerror}: {error.filename}; {remedy}") from None
+    if not first:
+        return 0
     if options.json:
         print(json.dumps(result))
     else:
