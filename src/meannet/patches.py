@@ -6,7 +6,7 @@ mini-batch, each has a run of its places, so that all together do what one alone
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,8 +138,8 @@ class Patched(nn.Module):
 
     def forward(self, images: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
         x = centred_views(images, self.mean, self.seed, update, self.net.shape[1], self.first) * self.scale
-        if self.channels > x.shape[1]:
-            x = F.pad(x, (0, 0, 0, 0, 0, self.channels - x.shape[1]))
+        if self.channels > x.shape[1]:  # zeros, so that they fill what a GPU multiplies at a time
+            x = F.pad(x.permute(0, 2, 3, 1), (0, self.channels - x.shape[1])).permute(0, 3, 1, 2)
         *hidden, outputs = self.net.activities(x)
         return outputs, torch.stack([activity.detach().amax() > 0 for activity in hidden])
 
@@ -149,16 +149,30 @@ class Plain:
 
     name = "plain"
 
-    def __init__(self, fleet: ConvFleet, batch: int, limit: float, ranks: Ranks):
-        low = fleet.device.type == "cuda" and torch.backends.cudnn.allow_tf32
-        self.precision = "tf32 convolutions, float32 weights" if low else "float32"
+    def __init__(
+        self,
+        fleet: ConvFleet,
+        batch: int,
+        limit: float,
+        ranks: Ranks,
+        *,
+        channels: int = 3,
+        low: bool = False,
+        compiled: bool = False,
+    ):
+        tf32 = fleet.device.type == "cuda" and torch.backends.cudnn.allow_tf32
+        self.precision = "tf32 convolutions, float32 weights" if tf32 else "float32"
         self.fleet, self.ranks, self.batch, self.own = fleet, ranks, batch, batch // ranks.world
-        self.learner = Learner(fleet, 0, limit)
-        self.patched: Callable[[Tensor, Tensor], Any] = Patched(fleet, ranks.rank * self.own)
+        self.learner, self.low = Learner(fleet, 0, limit), low
+        self.step_ = self.learner.step_
+        patched = Patched(fleet, ranks.rank * self.own, channels)
+        if compiled:
+            patched.compile(dynamic=False, fullgraph=True)
         self.alone = ranks.world == 1
+        self.patched: Callable[[Tensor, Tensor], Any] = patched
         if not self.alone:
             # Buffers are the same everywhere by themselves, but for the place of the first case.
-            self.patched = DistributedDataParallel(self.patched, broadcast_buffers=False, gradient_as_bucket_view=True)
+            self.patched = DistributedDataParallel(patched, broadcast_buffers=False)
         device = fleet.device
         self.images = torch.zeros(self.own, *_bytes_of(fleet), dtype=torch.uint8, device=device).permute(0, 3, 1, 2)
         self.targets = torch.zeros(self.own, dtype=torch.int64, device=device)
@@ -181,9 +195,9 @@ class Plain:
         own = len(targets)
         self.images[:own].copy_(_images(pixels))
         self.targets[:own].copy_(torch.from_numpy(np.ascontiguousarray(targets)))
-        self._weigh(own, cases)
+        self.weigh(own, cases)
 
-    def _weigh(self, own: int, cases: int) -> None:
+    def weigh(self, own: int, cases: int) -> None:
         self.weights[:own].fill_(self.ranks.world / cases)  # averaged over ranks, this is the mean over cases
         self.weights[own:].fill_(0.0)
 
@@ -191,7 +205,7 @@ class Plain:
         """One update from what was taken; nothing in it waits for the device."""
         learner = self.learner
         with torch.enable_grad():
-            with self.rounding():
+            with torch.autocast("cuda", torch.bfloat16, cache_enabled=False) if self.low else nullcontext():
                 outputs, active = self.patched(self.images, self.update)
             losses = F.cross_entropy(outputs.float(), self.targets, reduction="none")
             loss = (losses * self.weights).sum()
@@ -209,21 +223,14 @@ class Plain:
             learner.active |= active
             hidden = gradients[: len(learner.active)]
             learner.moved |= torch.stack(torch._foreach_norm(hidden, math.inf)).amax() > 0
-            learner.step_(gradients, self.step, self.momentum)
+            self.step_(gradients, self.step, self.momentum)
             self.update += 1
-
-    def rounding(self) -> AbstractContextManager[Any]:
-        return nullcontext()
 
     def tally(self) -> Tally:
         """What the updates since `begin` add up to, over all ranks."""
         found = {name: figure.clone()[None] for name, figure in _figures(self.learner).items()}
         self.ranks.total_(*found.values())
         return Tally(**found)
-
-    def only_first(self) -> bool:
-        """Whether a tally that is taken up again belongs here: it is of all ranks, and counted by one."""
-        return self.ranks.first
 
 
 @torch.no_grad()

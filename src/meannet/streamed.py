@@ -19,6 +19,7 @@ from meannet.core import schedule
 from meannet.core.sgd import step_size
 from meannet.data.stream import Stream
 from meannet.data.team import cores
+from meannet.fast.patches import pinned
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import largest_rate
 from meannet.patches import Prepared
@@ -162,7 +163,7 @@ def run(
         return result
 
 
-def make_engine(fleet: ConvFleet, batch: int, limit: float, ranks: Ranks, path: str) -> patches.Plain:
+def make_engine(fleet: ConvFleet, batch: int, limit: float, ranks: Ranks, path: str) -> Any:
     """The plain version, or on a GPU the fast one."""
     from meannet.fast import check_path
 
@@ -226,7 +227,10 @@ def _train(loop: Loop) -> dict[str, Any] | None:
         return judged
     own = optim.batch // ranks.world
     start = {"epoch": loop.epoch, "update": loop.update}
-    with Stream(data.folder, "train", own, loop.workers) as stream:
+    with (
+        Stream(data.folder, "train", own, loop.workers) as stream,
+        pinned(stream.slots, loop.fleet.device),
+    ):
         plan = patches.plan(experiment.seeds[0], data.cases, optim.batch, optim.epochs, ranks, **start)
         found = patches.batches(stream, plan)
         while loop.epoch < optim.epochs:
