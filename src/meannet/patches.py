@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from meannet.config import Experiment
 from meannet.core import philox
@@ -24,7 +23,7 @@ from meannet.data.stream import Stream
 from meannet.images import Learner
 from meannet.nn.convfleet import ConvFleet, conv_fleet
 from meannet.nn.convnets import ConvNet, patch_net, working_spreads
-from meannet.ranks import Ranks
+from meannet.ranks import Ranks, averaging
 from meannet.train import Tally
 from meannet.views import centred_views, ten_views
 
@@ -171,8 +170,7 @@ class Plain:
         self.alone = ranks.world == 1
         self.patched: Callable[[Tensor, Tensor], Any] = patched
         if not self.alone:
-            # Buffers are the same everywhere by themselves, but for the place of the first case.
-            self.patched = DistributedDataParallel(patched, broadcast_buffers=False)
+            self.patched = averaging(patched)
         device = fleet.device
         self.images = torch.zeros(self.own, *_bytes_of(fleet), dtype=torch.uint8, device=device).permute(0, 3, 1, 2)
         self.targets = torch.zeros(self.own, dtype=torch.int64, device=device)

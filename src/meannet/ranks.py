@@ -1,5 +1,6 @@
 """Several processes that train one net together, as torchrun starts them: who this one is, and what all agree on."""
 
+import inspect
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ class Ranks:
             dist.broadcast(tensor, 0)
 
 
+def averaging(module: nn.Module) -> DistributedDataParallel:
+    """A module whose gradients are averaged over the ranks as they are made; buffers stay as each rank has them."""
+    known = inspect.signature(DistributedDataParallel).parameters  # the setting has another name from torch 2.13 on
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    return DistributedDataParallel(module, **{name: False})
+
+
 def named() -> Ranks:
     """Who this process is, by the variables that torchrun sets; the only one where there are none."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -88,7 +97,10 @@ def joined(where: torch.device) -> Iterator[Ranks]:
             raise ValueError(f"rank {ranks.local} of this machine has no GPU: it has {torch.cuda.device_count()}")
         where = torch.device("cuda", ranks.local)
         torch.cuda.set_device(where)
-    dist.init_process_group("nccl" if where.type == "cuda" else "gloo")
+    store, rank, world = next(dist.rendezvous("env://"))
+    # torchrun keeps its store over restarts, and with it addresses of processes that are no more.
+    fresh = dist.PrefixStore(f"start {ranks.restarts}", store)
+    dist.init_process_group("nccl" if where.type == "cuda" else "gloo", store=fresh, rank=rank, world_size=world)
     try:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
     finally:
