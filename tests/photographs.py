@@ -39,7 +39,9 @@ def training(count: int = 12) -> dict[str, dict[str, bytes]]:
 
 def validation(count: int = 7) -> list[tuple[str, int, bytes]]:
     """Names, classes and pictures."""
-    return [(f"ILSVRC2012_val_{k + 1:08d}.JPEG", (2 * k) % 3, picture(1000 + k, label=(2 * k) % 3)) for k in range(count)]
+    return [
+        (f"ILSVRC2012_val_{k + 1:08d}.JPEG", (2 * k) % 3, picture(1000 + k, label=(2 * k) % 3)) for k in range(count)
+    ]
 
 
 def as_folders(root: Path, count: int = 12) -> Path:

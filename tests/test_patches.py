@@ -60,7 +60,9 @@ def shown(prepared, epochs, workers=0, **start):
 
 
 def alike(one, two):
-    return len(one) == len(two) and all(np.array_equal(a[0], b[0]) and a[1] == b[1] for a, b in zip(one, two, strict=True))
+    return len(one) == len(two) and all(
+        np.array_equal(a[0], b[0]) and a[1] == b[1] for a, b in zip(one, two, strict=True)
+    )
 
 
 def test_an_interrupted_stream_repeats_and_skips_nothing(prepared):
@@ -91,7 +93,10 @@ def test_a_stream_gives_the_pictures_in_the_order_of_the_epoch(prepared):
 def test_ranks_share_every_mini_batch_without_overlap(prepared, world):
     alone = list(patches.plan(0, prepared.cases, BATCH, 2, Ranks()))
     shares = [list(patches.plan(0, prepared.cases, BATCH, 2, Ranks(rank, world))) for rank in range(world)]
-    assert all(np.concatenate(parts).tolist() == whole.tolist() for whole, parts in zip(alone, zip(*shares), strict=True))
+    assert all(
+        np.concatenate(parts).tolist() == whole.tolist()
+        for whole, parts in zip(alone, zip(*shares, strict=True), strict=True)
+    )
 
 
 def test_a_lost_or_damaged_picture_is_named(prepared, tmp_path):
@@ -100,7 +105,10 @@ def test_a_lost_or_damaged_picture_is_named(prepared, tmp_path):
     path = copied / "train-00001.tar"
     path.write_bytes(path.read_bytes()[:1000])
     for workers in (0, 1):
-        with Stream(copied, "train", BATCH, workers) as stream, pytest.raises(DataError, match=r"train-00001.*cut short"):
+        with (
+            Stream(copied, "train", BATCH, workers) as stream,
+            pytest.raises(DataError, match=r"train-00001.*cut short"),
+        ):
             list(stream.batches([range(8), range(14, 22)]))
     shutil.copy(prepared.folder / path.name, path)
     first = int(np.load(copied / "train.npy")[16, 1])
@@ -204,7 +212,9 @@ def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch)
     with torch.no_grad():
         for case in range(7):
             reader.pixels(case, pixels)
-            image = (torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() - prepared.mean) * experiment.patches.scale
+            image = (
+                torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() - prepared.mean
+            ) * experiment.patches.scale
             views = [image[:, a : a + 32, b : b + 32] for a, b in ((4, 4), (0, 0), (0, 8), (8, 0), (8, 8))]
             views = torch.stack([*views, *(view.flip(-1) for view in views)])
             mean, right = net.eval()(views).softmax(1).mean(0), int(reader.index[case, 3])

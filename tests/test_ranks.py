@@ -1,4 +1,4 @@
-"""Several processes, started by torchrun, do together what one does alone; one that is killed costs no more than time."""
+"""Several processes, started by torchrun, do together what one does alone; one that is killed costs time alone."""
 
 import json
 import os

@@ -306,9 +306,7 @@ def _prepare(options: argparse.Namespace) -> int:
         if progress.done - last >= progress.shards / 20 or progress.done == progress.shards:
             last = progress.done
             left = f", {progress.left / 60:.0f} min left" if progress.pictures < progress.of else ""
-            console.print(
-                f"{progress.pictures:,} of {progress.of:,} pictures, {progress.rate:,.0f} a second{left}"
-            )
+            console.print(f"{progress.pictures:,} of {progress.of:,} pictures, {progress.rate:,.0f} a second{left}")
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn())
     if console.is_terminal:

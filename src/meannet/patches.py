@@ -78,9 +78,7 @@ def make_fleet(experiment: Experiment, data: Prepared, where: torch.device) -> C
         raise ValueError(f"patches.size must be at most the {data.size} pixels of a picture, not {patches.size}")
 
     def net(rate: float) -> ConvNet:
-        return patch_net(
-            patches, hidden, len(data.classes), units=experiment.net.units, rate=rate, seed=seed
-        )
+        return patch_net(patches, hidden, len(data.classes), units=experiment.net.units, rate=rate, seed=seed)
 
     spreads = patches.initial_sd
     if not spreads:
@@ -163,7 +161,7 @@ class Plain:
         self.precision = "tf32 convolutions, float32 weights" if tf32 else "float32"
         self.fleet, self.ranks, self.batch, self.own = fleet, ranks, batch, batch // ranks.world
         self.learner, self.low = Learner(fleet, 0, limit), low
-        self.step_ = self.learner.step_
+        self.step_: Callable[[list[Tensor], Tensor, Tensor], None] = self.learner.step_
         patched = Patched(fleet, ranks.rank * self.own, channels)
         if compiled:
             patched.compile(dynamic=False, fullgraph=True)
@@ -189,7 +187,7 @@ class Plain:
         self.momentum.fill_(momentum)
 
     def take(self, pixels: np.ndarray, targets: np.ndarray, cases: int) -> None:
-        """This rank's share of a mini-batch of `cases` in all; where it has less than others, the rest counts nothing."""
+        """This rank's share of a mini-batch of `cases` in all; what it lacks to a full share counts nothing."""
         own = len(targets)
         self.images[:own].copy_(_images(pixels))
         self.targets[:own].copy_(torch.from_numpy(np.ascontiguousarray(targets)))
@@ -244,9 +242,7 @@ def judge(
     with Stream(data.folder, part, TESTED_AT_ONCE, workers) as stream:
         labels = torch.from_numpy(stream.labels[own])
         blocks = [own[first : first + TESTED_AT_ONCE] for first in range(0, len(own), TESTED_AT_ONCE)]
-        for block, pixels, right in zip(
-            blocks, stream.batches(blocks), labels.split(TESTED_AT_ONCE), strict=True
-        ):
+        for block, pixels, right in zip(blocks, stream.batches(blocks), labels.split(TESTED_AT_ONCE), strict=True):
             found = averaged(net, fleet, _images(pixels), views)
             right = right.to(fleet.device)
             best = found.topk(min(TOP, found.shape[1]), dim=1).indices

@@ -22,7 +22,7 @@ class Ranks:
     world: int = 1
     local: int = 0
     restarts: int = 0  # how often torchrun has started all of them anew
-    device: torch.device = torch.device("cpu")
+    device: torch.device = torch.device("cpu")  # noqa: RUF009, immutable
 
     @property
     def first(self) -> bool:
@@ -69,7 +69,8 @@ def averaging(module: nn.Module) -> DistributedDataParallel:
     """A module whose gradients are averaged over the ranks as they are made; buffers stay as each rank has them."""
     known = inspect.signature(DistributedDataParallel).parameters  # the setting has another name from torch 2.13 on
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    return DistributedDataParallel(module, **{name: False})
+    settings: dict[str, Any] = {name: False}
+    return DistributedDataParallel(module, **settings)
 
 
 def named() -> Ranks:

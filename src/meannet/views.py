@@ -20,7 +20,7 @@ def random_views(images: Tensor, seed: int | Tensor, update: int | Tensor, size:
 def centred_views(
     images: Tensor, mean: Tensor, seed: int | Tensor, update: int | Tensor, size: int = 224, first: int = 0
 ) -> Tensor:
-    """The same patches of images less the mean of each pixel; images may be bytes, mean is (channels, rows, columns)."""
+    """The same patches, less the mean of each pixel; images may be bytes, and the mean is (channels, rows, columns)."""
     row, column = places(images, seed, update, size, first)
     cases = torch.arange(len(images), device=images.device)
     patches = images[cases[:, None, None], :, row[:, :, None], column[:, None, :]]
@@ -28,9 +28,7 @@ def centred_views(
     return (patches - means).permute(0, 3, 1, 2)
 
 
-def places(
-    images: Tensor, seed: int | Tensor, update: int | Tensor, size: int, first: int
-) -> tuple[Tensor, Tensor]:
+def places(images: Tensor, seed: int | Tensor, update: int | Tensor, size: int, first: int) -> tuple[Tensor, Tensor]:
     """Rows and columns, (cases, size), of each image's random patch; columns run backwards where it is reflected."""
     rows, columns = images.shape[-2:]
     _check(images, size)

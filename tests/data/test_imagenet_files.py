@@ -1,4 +1,4 @@
-"""Preparing ImageNet: from folders or tar files to shards, against Pillow and numpy by hand; kills, full disks, bad input."""
+"""Preparing ImageNet: folders and tar files to shards, against Pillow and numpy by hand; kills, full disks."""
 
 import io
 import json
@@ -123,7 +123,9 @@ def test_what_is_no_ilsvrc_is_answered_with_what_there_should_be(tmp_path):
 
     assert "is no folder" in message(tmp_path / "nowhere")
     (tmp_path / "cats").mkdir()
-    assert "neither train/ with a folder for each class nor ILSVRC20" in message(tmp_path) and "cats" in message(tmp_path)
+    assert "neither train/ with a folder for each class nor ILSVRC20" in message(tmp_path) and "cats" in message(
+        tmp_path
+    )
     source = photographs.as_tars(tmp_path / "tars")
     kit = source / "ILSVRC2012_devkit_t12.tar.gz"
     content = kit.read_bytes()

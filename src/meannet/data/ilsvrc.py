@@ -79,9 +79,7 @@ def _training(where: Path) -> Iterator[tuple[str, Item]]:
             raise DataError(f"{path} holds no tar file for each class, such as n01440764.tar")
         return
     there = ", ".join(sorted(path.name for path in where.iterdir())[:6]) or "nothing"
-    raise DataError(
-        f"{where} has neither train/ with a folder for each class nor {TARS['train'][0]}; it has {there}"
-    )
+    raise DataError(f"{where} has neither train/ with a folder for each class nor {TARS['train'][0]}; it has {there}")
 
 
 def _by_class(folder: Path) -> Iterator[tuple[str, Item]]:
@@ -153,7 +151,7 @@ def _members(path: Path, stream: Any) -> Iterator[tuple[str, int, int]]:
             for member in archive:
                 if member.isfile():
                     yield member.name, member.offset_data, member.size
-                archive.members = []  # of a million members none needs to stay in memory
+                archive.members = []  # pyrefly: ignore[missing-attribute], of a million none needs to stay in memory
     except tarfile.TarError as error:
         raise DataError(f"{path}: not a sound tar file ({error})") from None
 

@@ -1,10 +1,10 @@
 """Shards: tar files of some thousand JPEGs each, an index that finds every case in them, and checksums of all.
 
-    index.json          classes; for each part its shards, their checksums, counts and the two files below
-    train-00000.tar     JPEGs, then sum.npy, the sum of their pixels
-    train-00000.json    what is in that file and where, its checksum, and which pictures it was to be made of
-    train.npy           (cases, 4): shard, offset, length, class
-    train.mean.npy      (256, 256, 3) float32, the mean of each pixel over the training cases
+index.json          classes; for each part its shards, their checksums, counts and the two files below
+train-00000.tar     JPEGs, then sum.npy, the sum of their pixels
+train-00000.json    what is in that file and where, its checksum, and which pictures it was to be made of
+train.npy           (cases, 4): shard, offset, length, class
+train.mean.npy      (256, 256, 3) float32, the mean of each pixel over the training cases
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def written(folder: Path, name: str, plan: str) -> dict[str, Any] | None:
 
 
 def gather(folder: Path, part: str, shards: Sequence[dict[str, Any]], *, mean: bool) -> dict[str, Any]:
-    """Write a part's index, and its mean, out of what its shards' JSON files say; returns what index.json says of it."""
+    """Write a part's index, and its mean, from what its shards' JSON files say; returns what index.json says of it."""
     rows, counts = [], {}
     total = None
     for number, facts in enumerate(shards):

@@ -38,7 +38,7 @@ class Stream:
     def labels(self) -> np.ndarray:
         return self.reader.index[:, 3]
 
-    def batches(self, plan: Iterable[Sequence[int]]) -> Iterator[np.ndarray]:
+    def batches(self, plan: Iterable[Sequence[int] | np.ndarray]) -> Iterator[np.ndarray]:
         """Pixels of each of the plan's lists of cases; they stay as they are until the next are asked for."""
         free = deque(range(len(self.slots)))
         begun: deque[tuple[int, int, list[int]]] = deque()
@@ -58,7 +58,7 @@ class Stream:
                 yield self.slots[slot, :count]
                 free.append(slot)
 
-    def _begin(self, slot: int, cases: Sequence[int]) -> list[int]:
+    def _begin(self, slot: int, cases: Sequence[int] | np.ndarray) -> list[int]:
         """Divide a mini-batch among the workers; returns those that have a share."""
         if self.team is None:
             for place, case in enumerate(cases):
@@ -104,9 +104,8 @@ def _memory(size: int) -> int:
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("meannet")
     else:
-        file = tempfile.TemporaryFile()
-        handle = os.dup(file.fileno())
-        file.close()
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
     os.ftruncate(handle, size)
     return handle
 

@@ -53,9 +53,8 @@ class Team:
 
     def receive(self, member: int) -> Any:
         """The next answer of one worker; what went wrong there is raised here."""
-        process, connection = self.members[member]
         try:
-            answer = json.loads(connection.recv_bytes())
+            answer = json.loads(self.members[member][1].recv_bytes())
         except (EOFError, ConnectionResetError):
             raise self._lost(member) from None
         if "done" in answer:

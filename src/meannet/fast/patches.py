@@ -7,6 +7,7 @@ their gradients leave the GPU in the middle of them.
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -106,7 +107,7 @@ class Fast:
 
 
 class _Stage:
-    """Memory on the GPU into which pictures are copied on a stream of their own, and from there to where they are used."""
+    """Memory on the GPU into which pictures are copied beside an update, on a stream of its own."""
 
     def __init__(self, plain: Plain):
         self.plain, self.stream = plain, torch.cuda.Stream()
@@ -160,7 +161,7 @@ def pinned(memory: np.ndarray, device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    runtime = torch.cuda.cudart()
+    runtime: Any = torch.cuda.cudart()
     failed = runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
     try:
         yield

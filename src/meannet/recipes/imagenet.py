@@ -29,7 +29,9 @@ SOURCES = (
     Source(path="patches.scale", section="F.3; a smaller scale is larger first weights and steps", paper="1"),
     Source(path="patches.initial_sd", section="F.5: variances are tried until one works; so it is here"),
     Source(path="patches.weight_decay", section=OPEN),
-    Source(path="patches.search", section="F.7: the largest power of ten that reduces the objective; in how many is ours"),
+    Source(
+        path="patches.search", section="F.7: the largest power of ten that reduces the objective; in how many is ours"
+    ),
     Source(path="optim.epochs", section="not stated; ours"),
     Source(path="optim.rule", section="F.6", paper="plain"),
     Source(path="optim.batch", section="F.6", paper="128"),
