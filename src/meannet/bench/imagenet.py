@@ -95,7 +95,8 @@ def measure(
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": device.describe(where),
-        "torch": str(torch.__version__),
+        "commit": device.commit(),
+        "versions": device.versions(),
         "picture": size.picture,
         "patch": size.patches.size,
         "rows": rows,

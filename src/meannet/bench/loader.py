@@ -43,6 +43,8 @@ def measure(
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": device.describe(torch.device("cpu")),
+        "commit": device.commit(),
+        "versions": device.versions(),
         "cores": cores(),
         "pictures": {"count": count, "rows": ROWS, "columns": COLUMNS, "mean_bytes": size},
         "prepare": prepared,

@@ -53,6 +53,8 @@ def measure(say: Callable[[str], None], *, worlds: tuple[int, ...] = WORLDS, siz
     return {
         "date": time.strftime("%Y-%m-%d"),
         "device": device.describe(torch.device("cpu")),
+        "commit": device.commit(),
+        "versions": device.versions(),
         "cores": cores(),
         "batch_a_rank": size.batch,
         "gradient_bytes": 4 * sum(parameter.numel() for parameter in net.parameters()),
