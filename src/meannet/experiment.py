@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, fast, outcome, patches, pretraining, ranks, streamed
+from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, patches, pretraining, ranks, streamed
 from meannet.config import Conv, Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.convfleet import conv_fleet, pixel_mean
@@ -235,6 +235,9 @@ def _run(
                     experiment, folder, hidden, cases, stack, name, where, options, seconds
                 )
                 arms += outcome.arm_results(experiment, fleet, name, cases, faults, folder.records())
+                shown = examples.of_fleet(experiment, fleet, name, cases, faults)
+                if shown:
+                    folder.write("examples.json", shown)
                 if experiment.samples:
                     options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
                     rows += outcome.sampled_rows(experiment, fleet, name, cases, experiment.samples, faults)

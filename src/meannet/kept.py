@@ -1,8 +1,8 @@
 """Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
 `python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md` writes into each page what stands
-between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or `ranks` marker
-shows.
+between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or
+`ranks` marker shows.
 """
 
 import html

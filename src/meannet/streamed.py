@@ -5,18 +5,21 @@ there repeats and skips nothing.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from meannet import checkpoint, device, outcome, patches
+from meannet import checkpoint, device, examples, outcome, patches
 from meannet.config import Experiment, to_json
 from meannet.core import schedule
 from meannet.core.sgd import step_size
+from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
 from meannet.fast.patches import pinned
@@ -158,6 +161,8 @@ def run(
             judged = patches.judge(fleet, data, data.judged, _all(data.n_test), ranks, workers)
         if not ranks.first:
             return {}
+        if loop.fault is None:
+            folder.write("examples.json", _examples(loop))
         result = _result(loop, judged, where)
         folder.write("result.json", result)
         return result
@@ -366,21 +371,34 @@ def _result(loop: Loop, judged: dict[str, Any], where: torch.device) -> dict[str
     }
 
 
+def _examples(loop: Loop) -> dict[str, Any]:
+    data, fleet = loop.data, loop.fleet
+
+    @torch.no_grad()
+    def look(cases: np.ndarray) -> tuple[list[dict[str, Any]], np.ndarray]:
+        with Stream(data.folder, data.judged, len(cases), 0) as stream:
+            (pixels,) = (torch.from_numpy(found.copy()) for found in stream.batches([cases]))
+            shown = [examples.jpeg(stream.reader.jpeg(int(case))) for case in cases]
+        found = patches.averaged(fleet.nets[0].eval(), fleet, pixels.permute(0, 3, 1, 2))
+        return shown, found.double().cpu().numpy()
+
+    (arm,), (seed,) = loop.experiment.arms, loop.experiment.seeds
+    labels = np.array(shards.Reader(data.folder, data.judged).index[:, 3])
+    facts = {"net": loop.name, "arm": arm.name, "seed": seed, "views": 10}
+    return facts | examples.gather(labels, data.classes, look)
+
+
 def _in_batch(loop: Loop, update: int) -> int:
     """Cases of all ranks in this mini-batch."""
     batch = loop.experiment.optim.batch
     return min(batch, loop.data.cases - update * batch)
 
 
-def _all(cases: int) -> Any:
-    import numpy as np
-
+def _all(cases: int) -> np.ndarray:
     return np.arange(cases)
 
 
 def _on_this_machine(ranks: Ranks) -> int:
-    import os
-
     return int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world))
 
 

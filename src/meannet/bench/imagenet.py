@@ -82,7 +82,7 @@ def measure(
         try:
             run = _peer(fleets[net].nets[0], size, where) if who != "meannet" else _ours(fleets[net], how, batch, size)
             run()
-        except RuntimeError as error:
+        except Exception as error:  # whatever one of them dies of, the others are still to be measured
             say(f"left out, {who} {how}, {net}: {' '.join(str(error).split())[:300]}")
             continue
         prepared = time.perf_counter() - before

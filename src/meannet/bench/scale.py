@@ -142,8 +142,8 @@ def _loader(document: dict[str, Any]) -> str:
     said = (
         f"{document['device']}, {document['cores']} cores, {document['date']}; medians ± interquartile range "
         f"of {document['loader'][0]['repeats']} repeats. Preparing: {one['images_per_s_a_core']:.0f} ± "
-        f"{one['spread']:.0f} pictures a second and core, from generated ones of {made['rows']} x {made['columns']} and "
-        f"{made['mean_bytes'] / 1000:.0f} kB."
+        f"{one['spread']:.0f} pictures a second and core, from generated ones of {made['rows']} x {made['columns']} "
+        f"and {made['mean_bytes'] / 1000:.0f} kB."
     )
     return f"{markdown_table(('workers', 'pictures/s'), rows, right=(0, 1))}\n\n{said}"
 
