@@ -61,7 +61,9 @@ def keep(path, result):
     path.write_text(json.dumps(result))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/paper-map.md", "docs/tables.md", "benchmarks/README.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/paper-map.md", "docs/tables.md", "docs/scale.md", "benchmarks/README.md"]
+)
 def test_the_pages_are_up_to_date_with_the_kept_results(page):
     text = (PROJECT / page).read_text(encoding="utf-8")
     fresh = kept.fill(text, kept.FOLDER, (PROJECT / page).parent)
@@ -88,8 +90,8 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name == kept.BENCH:
-            assert result["rows"] and result["date"]
+        if path.parent.name in (kept.BENCH, kept.SCALE):
+            assert result.get("rows", result.get("loader")) and result["date"]
             continue
         assert path.parent.name == result["recipe"] and result["seconds"] > 0
         assert result["recipe"] in (*recipes.RECIPES, kept.TABLES)

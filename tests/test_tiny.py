@@ -18,7 +18,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("recipe", recipes.RECIPES)
+@pytest.mark.parametrize("recipe", [name for name in recipes.RECIPES if not name.startswith("imagenet.")])
 def test_every_recipe_runs_at_toy_size(recipe, tmp_path):
     toy = small(recipe)
     result = experiments.run(toy, tmp_path / "run")

@@ -61,7 +61,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
     states = {path.name: path.read_bytes() for path in folder.glob("*.safetensors") if "previous" not in path.name}
-    timeless = [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    timed = ("seconds", "images_per_s")
+    timeless = [{name: value for name, value in line.items() if name not in timed} for line in lines]
     return {"metrics": timeless, "result": result | {"seconds": 0, "peak_mib": 0, "commit": ""}, "states": states}
 
 

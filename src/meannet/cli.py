@@ -99,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--quick", action="store_true", help="one net, two seeds, few epochs")
     one.add_argument("--save-minutes", type=float, default=1.0, metavar="M", help="save every M minutes (1)")
     one.add_argument("--save-epochs", type=int, metavar="N", help="save every N epochs as well")
+    one.add_argument("--workers", type=int, metavar="N", help="processes that decode pictures in shards")
     one.add_argument("--json", action="store_true")
     one = add("eval", evaluate, "the mean network of each net beside means of sampled networks")
     one.add_argument("run", metavar="RUN")
@@ -110,9 +111,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--out", required=True, metavar="FILE.html")
     one = add("claims", claims, "the paper's theorems and inequalities, checked by enumeration")
     one.add_argument("--json", action="store_true")
-    one = add("data", data, "where each data set is; get it; verify it")
-    one.add_argument("action", choices=("list", "fetch", "check"))
+    one = add("data", data, "where each data set is; get it; verify it; prepare raw pictures")
+    one.add_argument("action", choices=("list", "fetch", "check", "prepare"))
     one.add_argument("name", metavar="NAME", nargs="?")
+    one.add_argument("source", metavar="SRC", nargs="?", help="of prepare: the folder with the raw pictures")
+    one.add_argument("--workers", type=int, metavar="N", help="of prepare: processes; as many as there are cores")
     one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
     one.add_argument("--json", action="store_true")
     one = add("predict", predict, "labels and probabilities for new cases, from the mean network")
@@ -134,6 +137,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--choose", action="store_true", help="instead: other tables, on which defaults were chosen")
     one.add_argument("--pretrain", action="store_true", help="instead: contrastive divergence on 784-500")
     one.add_argument("--images", action="store_true", help="instead: the image nets beside plain eager PyTorch")
+    one.add_argument("--imagenet", action="store_true", help="instead: H's nets, pictures on the device; ten views")
+    one.add_argument("--loader", action="store_true", help="instead: preparing and decoding of pictures, on CPU cores")
+    one.add_argument("--ranks", action="store_true", help="instead: 1 to 8 ranks of one thread that share mini-batches")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
@@ -208,11 +214,15 @@ def run(options: argparse.Namespace) -> int:
         experiment, out = None, Path(options.resume)
     elif options.recipe:
         experiment = chosen(options)
+        if not options.out and "TORCHELASTIC_RUN_ID" in os.environ:
+            raise ValueError("name the run folder, --out DIR: workers that torchrun starts anew must find it")
         out = Path(options.out) if options.out else _free_folder(experiment.recipe)
     else:
         raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
     if not options.save_minutes > 0 or (options.save_epochs is not None and options.save_epochs < 1):
         raise ValueError("--save-minutes must be above 0 and --save-epochs 1 or more")
+    if options.workers is not None and options.workers < 0:
+        raise ValueError(f"--workers must be 0 or more, not {options.workers}")
     from meannet.console import run_and_tell
 
     return run_and_tell(experiment, out, options)

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
 from meannet import experiment as experiments
-from meannet import outcome, screen
+from meannet import outcome, ranks, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
@@ -29,6 +29,8 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Namespace) -> int:
     """Run, or with no experiment resume, and print how it went; returns the exit code."""
     console = screen.console(stderr=options.json)
+    first = ranks.named().first
+    console.quiet = not first  # of several ranks one speaks
     finished = experiment is None and (out / "result.json").exists()
     stop = StopRequest()
     try:
@@ -38,6 +40,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
                 path=options.path,
                 save_minutes=options.save_minutes,
                 save_epochs=options.save_epochs,
+                workers=options.workers,
                 command=options.command,
                 say=console.print,
                 progress=progress,
@@ -52,6 +55,8 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             raise
         remedy = f"with that put right, go on with: {resume_command(out)}"
         raise OSError(f"{error.strerror}: {error.filename}; {remedy}") from None
+    if not first:
+        return 0
     if options.json:
         print(json.dumps(result))
     else:
@@ -265,6 +270,10 @@ def data_and_tell(options: argparse.Namespace) -> int:
 
     if options.action == "list":
         return _list_data(options, data.status())
+    if options.action == "prepare":
+        return _prepare(options)
+    if options.source is not None or options.workers is not None:
+        raise ValueError(f"{'--workers' if options.source is None else options.source!r} is for `meannet data prepare`")
     names = [options.name] if options.name else list(data.NAMES)
     if options.action == "fetch":
         from meannet.data.fetch import fetch
@@ -279,6 +288,47 @@ def data_and_tell(options: argparse.Namespace) -> int:
         for name, path, ok, message in checked:
             print(f"{'ok ' if ok else 'BAD'} {name}: {path}: {message}")
     return 0 if all(ok for _, _, ok, _ in checked) else 1
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    """`meannet data prepare imagenet SRC`: a line for every twentieth of the shards, or a bar on a terminal."""
+    from meannet.data import imagenet
+
+    if options.name != imagenet.NAME:
+        raise ValueError(f"only {imagenet.NAME} is prepared, not {options.name!r}: meannet data prepare imagenet SRC")
+    if options.source is None:
+        raise ValueError("name the folder with the raw pictures: meannet data prepare imagenet SRC")
+    console = screen.console(stderr=True)
+    last = 0
+
+    def show(progress: imagenet.Progress) -> None:
+        nonlocal last
+        if progress.done - last >= progress.shards / 20 or progress.done == progress.shards:
+            last = progress.done
+            left = f", {progress.left / 60:.0f} min left" if progress.pictures < progress.of else ""
+            console.print(f"{progress.pictures:,} of {progress.of:,} pictures, {progress.rate:,.0f} a second{left}")
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn())
+    if console.is_terminal:
+        with Bar(*columns, console=console, speed_estimate_period=600) as bar:
+            task = bar.add_task("", total=None, rate=0.0)
+
+            def move(one: imagenet.Progress) -> None:
+                bar.update(task, total=one.of, completed=one.pictures, rate=one.rate)
+
+            document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=move)
+    else:
+        document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=show)
+    if options.json:
+        print(json.dumps(document))
+        return 0
+    print(f"{imagenet.where()}: {len(document['classes']):,} classes")
+    for part, about in document["parts"].items():
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in about["counts"].items() if kind != "pictures")
+        print(f"{part}: {about['cases']:,} cases in {len(about['shards']):,} shards ({counts})")
+        for line in about["corrupt"]:
+            print(f"left out of {part}: {line}")
+    return 0
 
 
 def _list_data(options: argparse.Namespace, rows: list[Any]) -> int:

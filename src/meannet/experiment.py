@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, fast, outcome, pretraining
+from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, patches, pretraining, ranks, streamed
 from meannet.config import Conv, Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.convfleet import conv_fleet, pixel_mean
@@ -47,6 +48,7 @@ class Options:
     path: str = "auto"
     save_minutes: float = 1.0
     save_epochs: int | None = None
+    workers: int | None = None  # processes that decode pictures in shards; as many as there are cores
     command: str = ""
     say: Callable[[str], None] = lambda line: None
     progress: Callable[[Progress], None] = lambda progress: None
@@ -55,6 +57,9 @@ class Options:
 
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
+    if experiment.patches is not None:
+        return _run_streamed(experiment, Path(folder), options)
+    _refuse_ranks(experiment)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
     dataset = data.load(experiment.data, say=options.say)
@@ -76,8 +81,48 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
         options = replace(options, device=opened.began_with("device", "auto"))
     if options.path == "auto":
         options = replace(options, path=opened.began_with("path", "auto"))
+    if experiment.patches is not None:
+        return _run_streamed(None, Path(folder), options)
+    _refuse_ranks(experiment)
     where = device.choose(options.device)
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
+
+
+def _run_streamed(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
+    """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
+    where = device.choose(options.device)
+    with ranks.joined(where) as all_ranks:
+        where, folder, made = all_ranks.device, RunFolder(path), False
+        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
+        if all_ranks.first and experiment is not None:
+            if all_ranks.restarts and (path / "experiment.json").exists():
+                _check_same(experiment, RunFolder.open(path))
+            else:
+                folder, made = RunFolder.create(path, experiment), True
+        try:
+            with folder.locked() if all_ranks.first else nullcontext():
+                return streamed.run(_of(experiment, path), folder, prepared, where, options, all_ranks)
+        except (ValueError, RuntimeError):
+            if made:
+                folder.discard_untrained()
+            raise
+
+
+def _of(experiment: Experiment | None, path: Path) -> Experiment:
+    return RunFolder.open(path).experiment() if experiment is None else experiment
+
+
+def _check_same(experiment: Experiment, folder: RunFolder) -> None:
+    """A worker that was started anew goes on with the run that it left, and with no other."""
+    if folder.experiment() != experiment:
+        raise ValueError(f"{folder.path} holds another run; choose another --out")
+
+
+def _refuse_ranks(experiment: Experiment) -> None:
+    if ranks.named().world > 1:
+        raise ValueError(
+            f"{experiment.recipe} trains in one process; start it without torchrun, which is for recipes imagenet.…"
+        )
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
@@ -190,6 +235,9 @@ def _run(
                     experiment, folder, hidden, cases, stack, name, where, options, seconds
                 )
                 arms += outcome.arm_results(experiment, fleet, name, cases, faults, folder.records())
+                shown = examples.of_fleet(experiment, fleet, name, cases, faults)
+                if shown:
+                    folder.write("examples.json", shown)
                 if experiment.samples:
                     options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
                     rows += outcome.sampled_rows(experiment, fleet, name, cases, experiment.samples, faults)

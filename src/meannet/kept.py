@@ -1,8 +1,8 @@
 """Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
-`python -m meannet.kept README.md docs/paper-map.md docs/tables.md` writes into each page what stands between its
-markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or `ranks` marker
-shows.
+`python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md` writes into each page what stands
+between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or
+`ranks` marker shows.
 """
 
 import html
@@ -21,6 +21,7 @@ from meannet.report.written import count, duration, plain, short, spread
 FOLDER = Path(__file__).resolve().parents[2] / "results"
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
 BENCH, EAGER = "bench", "torch-eager"  # results/bench is of no recipe either: `meannet bench --json` made it
+SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader and --ranks
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
@@ -176,7 +177,7 @@ def picture_words(results: Sequence[Result]) -> tuple[str, str]:
 
 def fill(text: str, folder: Path, base: Path) -> str:
     """A page with what stands between its markers made anew; `base` is the folder that the page is in."""
-    from meannet.bench import written
+    from meannet.bench import scale, written
 
     def figure() -> str:
         results = pictured(folder)
@@ -195,6 +196,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "speed": lambda: speed_table(folder, base),
     }
     blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
+    blocks |= scale.blocks({path.stem: json.loads(path.read_text("utf-8")) for path in files(SCALE, folder)})
     for name, made in blocks.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if marked.search(text):
@@ -308,7 +310,7 @@ def _span(values: list[float]) -> str:
 
 def main(pages: Sequence[str]) -> int:
     if not pages:
-        print("usage: python -m meannet.kept README.md docs/paper-map.md docs/tables.md", file=sys.stderr)
+        print("usage: python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md", file=sys.stderr)
         return 2
     for page in pages:
         print("wrote", ", ".join(map(str, rewrite(Path(page)))))

@@ -6,21 +6,38 @@ from torch import Tensor
 from meannet.core import philox
 
 
-def random_views(images: Tensor, seed: int, update: int, size: int = 224) -> Tensor:
+def random_views(images: Tensor, seed: int | Tensor, update: int | Tensor, size: int = 224, first: int = 0) -> Tensor:
     """A patch of each image, (cases, channels, size, size), at a random place, reflected half of the time.
 
-    Place and reflection are a function of the seed, the update and the case's place in the mini-batch.
+    Place and reflection are a function of the seed, the update and the case's place in the mini-batch, of which these
+    are the cases from `first` on. Seed, as (1,), and update may be tensors on the images' device.
     """
+    row, column = places(images, seed, update, size, first)
+    cases = torch.arange(len(images), device=images.device)
+    return images[cases[:, None, None], :, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
+
+
+def centred_views(
+    images: Tensor, mean: Tensor, seed: int | Tensor, update: int | Tensor, size: int = 224, first: int = 0
+) -> Tensor:
+    """The same patches, less the mean of each pixel; images may be bytes, and the mean is (channels, rows, columns)."""
+    row, column = places(images, seed, update, size, first)
+    cases = torch.arange(len(images), device=images.device)
+    patches = images[cases[:, None, None], :, row[:, :, None], column[:, None, :]]
+    means = mean[:, row[:, :, None], column[:, None, :]].permute(1, 2, 3, 0)
+    return (patches - means).permute(0, 3, 1, 2)
+
+
+def places(images: Tensor, seed: int | Tensor, update: int | Tensor, size: int, first: int) -> tuple[Tensor, Tensor]:
+    """Rows and columns, (cases, size), of each image's random patch; columns run backwards where it is reflected."""
     rows, columns = images.shape[-2:]
     _check(images, size)
-    cases = torch.arange(len(images), device=images.device)
-    seeds = torch.tensor([seed], device=images.device)
+    cases = torch.arange(first, first + len(images), device=images.device)
+    seeds = seed if isinstance(seed, Tensor) else torch.tensor([seed], device=images.device)
     down, right, flip, _ = (w.view(-1) for w in philox.words(seeds, philox.VIEW, 0, update, cases, 1))
     down, right, flip = down % (rows - size + 1), right % (columns - size + 1), flip % 2
     across = torch.arange(size, device=images.device)
-    row = down[:, None] + across
-    column = right[:, None] + torch.where(flip[:, None] == 1, size - 1 - across, across)
-    return images[cases[:, None, None], :, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
+    return down[:, None] + across, right[:, None] + torch.where(flip[:, None] == 1, size - 1 - across, across)
 
 
 def ten_views(images: Tensor, size: int = 224) -> Tensor:

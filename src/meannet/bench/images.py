@@ -61,7 +61,7 @@ def measure(where: torch.device, say: Callable[[str], None], size: Size | None =
     seconds: dict[int, list[float]] = {k: [] for k in range(len(taking_part))}
     for _ in range(size.repeats):
         for k, one in enumerate(taking_part):
-            seconds[k].append(_timed(one.run, where))
+            seconds[k].append(timed(one.run, where))
     return [_row(one, seconds[k]) for k, one in enumerate(taking_part)]
 
 
@@ -76,7 +76,7 @@ def latency(where: torch.device, repeats: int = 20) -> dict[str, float]:
         return net(views.contiguous(memory_format=torch.channels_last)).softmax(-1).mean(0)
 
     predict()
-    return _spread([1000 * _timed(predict, where) for _ in range(repeats)])
+    return spread([1000 * timed(predict, where) for _ in range(repeats)])
 
 
 def _nets(size: Size) -> dict[str, Callable[[int], ConvNet]]:
@@ -99,7 +99,7 @@ def _participants(name: str, make: Callable[[int], ConvNet], where: torch.device
     cases = updates * BATCH
     inputs = torch.randint(256, (cases, *one.shape), generator=generator, dtype=torch.uint8).to(where)
     targets = torch.randint(_outputs(one), (cases,), generator=generator).to(where)
-    found = [Participant("torch-eager", name, 1, "", updates, _eager(one, inputs, targets, where))]
+    found = [Participant("torch-eager", name, 1, "", updates, eager(one, inputs, targets, where))]
     if where.type == "cuda":
         ways = [(nets, True) for nets in (size.nets if one.shape == convnets.CIFAR10 else (1,))] + [(1, False)]
         for nets, compiled in ways:
@@ -127,14 +127,16 @@ def _epochs(engine: Any) -> Callable[[], Any]:
     return lambda: engine.epoch(0, [1e-4] * nets, 0.9, lambda: False)
 
 
-def _eager(net: ConvNet, inputs: Tensor, targets: Tensor, where: torch.device) -> Callable[[], Any]:
+def eager(
+    net: ConvNet, inputs: Tensor, targets: Tensor, where: torch.device, batch: int | None = None
+) -> Callable[[], Any]:
     """The same layers from torch's own parts, SGD and autocast, as most people write it."""
     model = Eager(net).to(where)
     model.to(memory_format=torch.channels_last)  # pyrefly: ignore[no-matching-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=0.004)
 
     def run() -> None:
-        for chosen in torch.randperm(len(inputs), device=where).split(BATCH):
+        for chosen in torch.randperm(len(inputs), device=where).split(batch or BATCH):
             x = ((inputs[chosen].float() - 118) / 64).contiguous(memory_format=torch.channels_last)
             optimizer.zero_grad()
             with torch.autocast(where.type, torch.bfloat16, enabled=where.type == "cuda"):
@@ -176,7 +178,7 @@ def _outputs(net: ConvNet) -> int:
     return len(net.weight_layers()[-1].bias)
 
 
-def _timed(run: Callable[[], Any], where: torch.device) -> float:
+def timed(run: Callable[[], Any], where: torch.device) -> float:
     if where.type == "cuda":
         torch.cuda.synchronize()
     begun = time.perf_counter()
@@ -187,7 +189,7 @@ def _timed(run: Callable[[], Any], where: torch.device) -> float:
 
 
 def _row(one: Participant, seconds: list[float]) -> dict[str, Any]:
-    speeds = _spread([one.nets * one.updates / each for each in seconds])
+    speeds = spread([one.nets * one.updates / each for each in seconds])
     return {
         "who": one.who,
         "net": one.net,
@@ -201,7 +203,7 @@ def _row(one: Participant, seconds: list[float]) -> dict[str, Any]:
     }
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def spread(values: list[float]) -> dict[str, float]:
     """Median and interquartile range."""
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
     return {"median": round(middle, 3), "spread": round(high - low, 3)}

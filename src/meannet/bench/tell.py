@@ -12,7 +12,7 @@ from meannet import device, screen
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images")
+KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images", "imagenet", "loader", "ranks")
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -34,6 +34,9 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         "choose": tell_choice,
         "pretrain": tell_pretraining,
         "images": tell_images,
+        "imagenet": tell_imagenet,
+        "loader": tell_loader,
+        "ranks": tell_ranks,
     }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
@@ -218,4 +221,48 @@ def tell_images(console: Console, where: Any, _: argparse.Namespace) -> dict[str
     found = {"device": machine, "rows": rows, "ten_views_ms": images.latency(where, 20 if where.type == "cuda" else 3)}
     views = found["ten_views_ms"]
     console.print(f"ten views of one image, ImageNet net: {views['median']:.1f} ± {views['spread']:.1f} ms")
+    return found
+
+
+def tell_imagenet(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import imagenet
+
+    console.print(describe(where))
+    found = imagenet.measure(where, console.print)
+    table = screen.table("who", "net", numbers=("batch", "ms an update", "images/s", "repeats"))
+    for row in found["rows"]:
+        who, each = f"{row['who']} {row['how']}".strip(), f"{row['ms_per_update']:.2f} ± {row['spread']:.2f}"
+        table.add_row(who, row["net"], str(row["batch"]), each, f"{row['images_per_s']:,.0f}", str(row["repeats"]))
+    console.print(table)
+    for net, hours in found["hours"].items():
+        console.print(f"{net}: {found['epochs']} epochs of {found['cases']:,} pictures at this speed: {hours:.1f} h")
+    for one in found["ten_views_ms"]:
+        console.print(f"ten views of one picture, {one['how']}: {one['median']:.2f} ± {one['spread']:.2f} ms")
+    return found
+
+
+def tell_loader(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import loader
+
+    found = loader.measure(console.print)
+    console.print(f"{found['device']}, {found['cores']} cores")
+    one = found["prepare"]
+    console.print(f"preparing: {one['images_per_s_a_core']:.0f} ± {one['spread']:.0f} pictures a second and core")
+    table = screen.table("workers", numbers=("pictures/s", "repeats"))
+    for row in found["loader"]:
+        table.add_row(str(row["workers"]), f"{row['images_per_s']:,.0f} ± {row['spread']:,.0f}", str(row["repeats"]))
+    console.print(table)
+    return found
+
+
+def tell_ranks(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import ranks
+
+    found = ranks.measure(console.print)
+    console.print(f"{found['device']}, {found['cores']} cores, {found['batch_a_rank']} pictures a rank")
+    table = screen.table("ranks", numbers=("ms an update", "without exchange", "exchange alone", "repeats"))
+    for row in found["rows"]:
+        each = [f"{row[f'{way}_ms']:.1f} ± {row[f'{way}_spread']:.1f}" for way in ranks.WAYS]
+        table.add_row(str(row["ranks"]), *each, str(row["repeats"]))
+    console.print(table)
     return found

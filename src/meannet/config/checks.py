@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meannet.config.parts import Conv, Pretrain
+from meannet.config.parts import Conv, Patches, Pretrain
 from meannet.config.values import text_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check(e: "Experiment") -> None:
         need(0 < text.held_out < 1, "data.selection.held_out", text.held_out, "a share above 0 and below 1")
     need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
     for sizes in e.net.hidden:
-        good = bool(sizes or e.conv) and all(1 <= n <= 1_000_000 for n in sizes)
+        good = bool(sizes or e.conv or e.patches) and all(1 <= n <= 1_000_000 for n in sizes)
         need(good, "net.hidden", sizes, "layer sizes from 1 to 1000000, such as 800,800")
     need(len(set(e.net.hidden)) == len(e.net.hidden), "net.hidden", e.net.hidden, "architectures that differ")
     need(0 < e.net.initial_sd < math.inf, "net.initial_sd", e.net.initial_sd, "above 0")
@@ -58,6 +58,10 @@ def check(e: "Experiment") -> None:
     need(e.record_every >= 1, "record_every", e.record_every, "1 or more")
     need(e.samples >= 0, "samples", e.samples, "0 or more")
     need(e.data.cases is None or e.data.cases >= 1, "data.cases", e.data.cases, "1 or more, or none for all")
+    shown = "false" if e.data.name == "imagenet" else "true"
+    need((e.data.name == "imagenet") == (e.patches is not None), "patches", shown, "set for imagenet and nothing else")
+    if e.patches is not None:
+        _check_patches(e, e.patches, need)
     if e.conv is not None:
         _check_conv(e, e.conv, need)
     else:
@@ -91,6 +95,37 @@ def _check_conv(e: "Experiment", conv: Conv, need: Callable[[bool, str, Any, str
         layers == {len(conv.initial_sd)} and all(0 < sd < math.inf for sd in conv.initial_sd)
     )
     need(good, "conv.initial_sd", conv.initial_sd, "above 0 for each hidden layer, or empty to try variances")
+
+
+def _check_patches(e: "Experiment", p: Patches, need: Callable[[bool, str, Any, str], None]) -> None:
+    one = len(e.arms) == len(e.seeds) == len(e.net.hidden) == 1
+    need(one, "seeds", e.seeds, "one, with one arm and one architecture: nets that read shards train one a run")
+    need(e.conv is None and e.pretrain is None, "patches", "true", "without conv and pretrain")
+    need(e.data.cases is None, "data.cases", e.data.cases, "none: shards are learned from whole")
+    need(e.samples == 0, "samples", e.samples, "0 where shards are learned from")
+    need(e.optim.rule == "plain", "optim.rule", e.optim.rule, "plain")
+    layers = len(p.banks)
+    need(layers >= 2 and min(p.banks) >= 1, "patches.banks", p.banks, "numbers of filters of two or more layers")
+    good = len(p.filters) == layers and all(size >= 1 and size % 2 == 1 for size in p.filters)
+    need(good, "patches.filters", p.filters, "odd, for each of patches.banks")
+    below = (1, *p.banks)
+    good = len(p.groups) == layers and p.groups[0] == 1 and min(p.groups) >= 1
+    good = good and all(b % g == 0 == c % g for b, c, g in zip(p.banks, below, p.groups, strict=False))
+    need(good, "patches.groups", p.groups, "1 and then divisors of the layer's banks and of those below")
+    for name in ("pooled", "normalised"):
+        numbers = getattr(p, name)
+        need(all(1 <= k <= layers for k in numbers), f"patches.{name}", numbers, f"layers from 1 to {layers}")
+    need(1 in p.pooled, "patches.pooled", p.pooled, "with 1: the second layer's two inputs must have the same size")
+    need(p.stride >= 1 and p.size % (2 * p.stride) == 0, "patches.size", p.size, "a multiple of twice the stride")
+    for name in ("pool_size", "pool_stride", "norm_size"):
+        need(getattr(p, name) >= 1, f"patches.{name}", getattr(p, name), "1 or more")
+    for name in ("norm_alpha", "norm_beta", "weight_decay", "search"):
+        need(0 <= getattr(p, name) < math.inf, f"patches.{name}", getattr(p, name), "0 or more")
+    need(0 < p.scale < math.inf, "patches.scale", p.scale, "above 0")
+    good = not p.initial_sd or len(p.initial_sd) == layers + len(e.net.hidden[0])
+    good = good and all(0 < sd < math.inf for sd in p.initial_sd)
+    need(good, "patches.initial_sd", p.initial_sd, "above 0 for each hidden layer, or empty to try variances")
+    need(not e.arms[0].visible, f"arms.{e.arms[0].name}.visible", True, "false: the image nets omit no pixels")
 
 
 def _check_pretraining(e: "Experiment", p: Pretrain, need: Callable[[bool, str, Any, str], None]) -> None:

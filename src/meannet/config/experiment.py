@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meannet.config.checks import check
-from meannet.config.parts import Arm, Claim, Conv, Data, Dropout, Net, Optim, Pretrain, Source
+from meannet.config.parts import Arm, Claim, Conv, Data, Dropout, Net, Optim, Patches, Pretrain, Source
 from meannet.config.values import build, to_json
 
 
@@ -25,6 +25,7 @@ class Experiment:
     dropout: Dropout = field(default_factory=Dropout)
     pretrain: Pretrain | None = None
     conv: Conv | None = None  # for pictures
+    patches: Patches | None = None  # for pictures in shards
     claims: tuple[Claim, ...] = ()  # the first is the headline
     record_every: int = 1  # epochs between two lines of the record
     samples: int = 0  # thinned networks to sample for each net at the end, beside the mean network
@@ -66,7 +67,7 @@ class Experiment:
         return self._digest("data", "net", "seeds")
 
     def _digest(self, *names: str) -> str:
-        also = [name for name in ("pretrain", "conv") if getattr(self, name) is not None]
+        also = [name for name in ("pretrain", "conv", "patches") if getattr(self, name) is not None]
         parts = to_json({name: getattr(self, name) for name in (*names, *also)})
         for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
             for name in ("selection", "cases", "conv", "weight_decay", "top_decay"):

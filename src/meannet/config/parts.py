@@ -65,6 +65,29 @@ class Conv:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Patches:
+    """The net of H below `net.hidden`, and the patches that it learns from; layers are counted from 1."""
+
+    size: int = 224  # rows and columns of a patch
+    banks: tuple[int, ...] = (64, 256, 512, 512, 512)
+    filters: tuple[int, ...] = (11, 5, 3, 3, 3)  # rows and columns
+    stride: int = 4  # of the first layer; the second one's other input keeps every so manieth pixel of the patch
+    groups: tuple[int, ...] = (1, 4, 16, 16, 16)  # of banks; each reads channels of its own, drawn at random
+    pooled: tuple[int, ...] = (1, 2, 5)  # layers that a max-pool follows
+    normalised: tuple[int, ...] = (1, 2)  # layers with response normalisation after that
+    pool_size: int = 3
+    pool_stride: int = 2
+    norm_size: int = 9
+    norm_alpha: float = 0.001
+    norm_beta: float = 0.75
+    norm_form: Literal["authors", "printed"] = "authors"
+    scale: float = 1.0  # multiplies the centred pixels
+    initial_sd: tuple[float, ...] = ()  # of each hidden layer's weights; where empty, variances are tried (F.5)
+    weight_decay: float = 0.0
+    search: int = 0  # updates with each power of ten to find the learning rate (F.7); 0: it is optim.lr
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dropout:
     """Probability of omitting a hidden unit and a visible unit, for the arms that omit them."""
 

@@ -24,8 +24,9 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
 def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting by its path, in order: `net.hidden`, `arms.dropout.lr`, ..."""
     found: dict[str, Any] = {}
-    for group in ("data", "net", *["conv"][: experiment.conv is not None], "dropout", "optim"):
-        found |= _by_path(group, getattr(experiment, group))
+    for group in ("data", "net", "conv", "patches", "dropout", "optim"):
+        if getattr(experiment, group) is not None:
+            found |= _by_path(group, getattr(experiment, group))
     if experiment.pretrain:
         found |= _pretraining(experiment.pretrain)
     left_out = ("name",) if experiment.conv else ("name", "conv", "weight_decay", "top_decay")
@@ -72,6 +73,8 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
         raise ValueError(f"no setting {whole!r}: this experiment does not pretrain; mnist.a2_dbn and others do")
     if value is None and name == "conv" and path[1:]:
         raise ValueError(f"no setting {whole!r}: this experiment has no convolutional layers; cifar10.g_conv has")
+    if value is None and name == "patches" and path[1:]:
+        raise ValueError(f"no setting {whole!r}: this experiment learns from no patches; imagenet.h_dropout does")
     if dataclasses.is_dataclass(value) or (name == "arms"):
         if not path[1:]:
             raise ValueError(

@@ -14,6 +14,9 @@ WORD = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+AT_ONCE = (
+    1 << 20
+)  # initial weights: words of many more would not fit into a cache, and those of H's nets fill gigabytes
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
 MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW = 0, 1, 2, 3, 4, 5
@@ -34,7 +37,13 @@ def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Te
 
 
 def words(
-    seeds: Tensor, purpose: int, layer: int | Tensor, update: int | Tensor, rows: range | Tensor, blocks: int
+    seeds: Tensor,
+    purpose: int,
+    layer: int | Tensor,
+    update: int | Tensor,
+    rows: range | Tensor,
+    blocks: int,
+    first_block: int = 0,
 ) -> tuple[Tensor, ...]:
     """The four words at each (net, row, block), each of shape (nets, rows, blocks); `seeds` is (nets,) int64.
 
@@ -46,7 +55,7 @@ def words(
         rows = torch.arange(rows.start, rows.stop, device=device)
     full = (seeds.shape[0], rows.shape[0], blocks)
     # Masked though it is small: torch.compile would multiply a bare index as a 32-bit number, and overflow.
-    block = (torch.arange(blocks, device=device) & WORD).expand(full)
+    block = (torch.arange(first_block, first_block + blocks, device=device) & WORD).expand(full)
     row = rows[:, None].expand(full)
     place = _word(purpose << 24 | layer, device).expand(full)
     when = _word(update, device).expand(full)
@@ -70,14 +79,27 @@ def uniform16(
 
 def normal(seed: int, layer: int, count: int) -> Tensor:
     """`count` standard normal numbers in float64, by Box and Muller, two to a counter; always computed on the CPU."""
-    return normals(torch.tensor([seed]), INITIAL, layer, 0, range(1), count)[0, 0]
+    seeds = torch.tensor([seed])
+    if count <= AT_ONCE:
+        return normals(seeds, INITIAL, layer, 0, range(1), count)[0, 0]
+    drawn = torch.empty(count, dtype=torch.float64)
+    for first in range(0, count, AT_ONCE):
+        part = drawn[first : first + AT_ONCE]
+        part.copy_(normals(seeds, INITIAL, layer, 0, range(1), len(part), first // 2)[0, 0])
+    return drawn
 
 
 def normals(
-    seeds: Tensor, purpose: int, layer: int | Tensor, update: int | Tensor, rows: range | Tensor, columns: int
+    seeds: Tensor,
+    purpose: int,
+    layer: int | Tensor,
+    update: int | Tensor,
+    rows: range | Tensor,
+    columns: int,
+    first_block: int = 0,
 ) -> Tensor:
     """Standard normal numbers in float64, (nets, rows, columns), by Box and Muller, two to a counter."""
-    w0, w1, w2, w3 = words(seeds, purpose, layer, update, rows, -(-columns // 2))
+    w0, w1, w2, w3 = words(seeds, purpose, layer, update, rows, -(-columns // 2), first_block)
     radius = (-2 * torch.log(((w0 << 20 | w1 >> 12) + 1).double() / 2**52)).sqrt()
     angle = (w2 << 20 | w3 >> 12).double() * (2 * math.pi / 2**52)
     return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1).flatten(2)[..., :columns]

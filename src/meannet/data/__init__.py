@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from meannet.data.texts import Counts
 
-NAMES = ("digits", "mnist", "cifar10", "reuters", "rcv1-subset", "reuters21578", "reuters-size")
+NAMES = ("digits", "mnist", "cifar10", "reuters", "rcv1-subset", "reuters21578", "reuters-size", "imagenet")
 
 
 class DataError(RuntimeError):

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from meannet.config import Conv
+from meannet.config import Conv, Patches
 from meannet.core import philox
 from meannet.nn.conv import LocallyConnected2d, Pool2d, RandomGroupConv2d, ResponseNorm, Subsampled, TwoInputConv2d
 from meannet.nn.dropout import Dropout
 
 UNITS: dict[str, Callable[[Tensor], Tensor]] = {"rectified": F.relu, "logistic": torch.sigmoid}
 CIFAR10, CIFAR10_CLASSES = (3, 32, 32), 10
-IMAGENET, IMAGENET_CLASSES = (3, 224, 224), 1000
+IMAGENET_CLASSES = 1000
 NEARLY_ALL = 0.9
 G_CONV, G_LOCAL = Conv(), Conv(local=(16,))  # every number of these is in appendix G or a default of Conv
 
@@ -152,39 +152,49 @@ def cifar10(*, dropout: bool, seed: int = 0) -> ConvNet:
     return image_net(G_LOCAL if dropout else G_CONV, rates=Rates(top=0.5 if dropout else 0.0), seed=seed)
 
 
-def imagenet(
-    *, dropout: bool, classes: int = IMAGENET_CLASSES, norm: ResponseNorm | None = None, seed: int = 0
+def patch_net(
+    patches: Patches,
+    hidden: Sequence[int] = (),
+    classes: int = IMAGENET_CLASSES,
+    *,
+    units: str = "rectified",
+    rate: float = 0.0,
+    seed: int = 0,
 ) -> ConvNet:
-    """H: five convolutional layers in random groups, the second with two inputs; with dropout two dense layers above.
+    """H: convolutional layers in random groups, the second with two inputs, and dense layers of `hidden` units above.
 
     224 x 224 pixels become 56 x 56 places (filters of 11 x 11, 4 apart, padded by 4), 28 after a pool, 28 in the second
     layer, whose other input is a 56 x 56 image filtered with stride 2, 14 after its pool and in the layers after it,
     and 7 after the last pool. The filters of layers three to five and the constants of normalisation are not given:
     3 x 3, and those of G.
     """
-    shape = IMAGENET
+    places, below, first, layers = patches.size // patches.stride, 3, 0, []
+    for k, (banks, size, groups) in enumerate(zip(patches.banks, patches.filters, patches.groups, strict=True)):
+        if k == 0:  # so many places that the stride divides the patch: 56 of 224
+            padding = -(-((places - 1) * patches.stride + size - patches.size) // 2)
+            filters = nn.Conv2d(below, banks, size, stride=patches.stride, padding=padding)
+            first = max(0, size // 2 - padding)  # the pixel on which the first filter is centred
+        elif k == 1:
+            filters = TwoInputConv2d(below, banks, size, groups, seed=seed)
+        else:
+            filters = RandomGroupConv2d(below, banks, size, groups, seed=seed + k - 1, padding=size // 2)
+        pool = Pool2d("max", patches.pool_size, patches.pool_stride) if k + 1 in patches.pooled else None
+        norm = ResponseNorm(patches.norm_size, patches.norm_alpha, patches.norm_beta, form=patches.norm_form)
+        layers.append(Layer(filters, units, pool, norm if k + 1 in patches.normalised else None))
+        below, places = banks, pool.out_size(places) if pool else places
+    width = below * places**2
+    for size in hidden:
+        dropout = Dropout(rate, seed=seed, layer=len(layers)) if rate else None
+        layers.append(Layer(nn.Linear(width, size), units, dropout=dropout))
+        width = size
+    shape = 3, patches.size, patches.size
+    return ConvNet(shape, [*layers, Layer(nn.Linear(width, classes), None)], Subsampled(patches.stride, first))
 
-    def top(k: int) -> Dropout:
-        return Dropout(0.5, seed=seed, layer=k)
 
-    def normalise() -> ResponseNorm:
-        return ResponseNorm() if norm is None else ResponseNorm(norm.size, norm.alpha, norm.beta, form=norm.form)
-
-    layers = [
-        Layer(nn.Conv2d(3, 64, 11, stride=4, padding=4), "rectified", Pool2d("max"), normalise()),
-        Layer(TwoInputConv2d(64, 256, 5, groups=4, seed=seed), "rectified", Pool2d("max"), normalise()),
-        Layer(RandomGroupConv2d(256, 512, 3, groups=16, seed=seed + 1, padding=1), "rectified"),
-        Layer(RandomGroupConv2d(512, 512, 3, groups=16, seed=seed + 2, padding=1), "rectified"),
-        Layer(RandomGroupConv2d(512, 512, 3, groups=16, seed=seed + 3, padding=1), "rectified", Pool2d("max")),
-    ]
-    width = 512 * 7 * 7
-    if dropout:
-        layers += [
-            Layer(nn.Linear(width, 4096), "rectified", dropout=top(5)),
-            Layer(nn.Linear(4096, 4096), "rectified", dropout=top(6)),
-        ]
-        width = 4096
-    return ConvNet(shape, [*layers, Layer(nn.Linear(width, classes), None)], Subsampled())
+def imagenet(*, dropout: bool, classes: int = IMAGENET_CLASSES, seed: int = 0) -> ConvNet:
+    """H with every number that it gives; with dropout two dense layers above, half of whose units are omitted."""
+    hidden, rate = ((4096, 4096), 0.5) if dropout else ((), 0.0)
+    return patch_net(Patches(), hidden, classes, rate=rate, seed=seed)
 
 
 @torch.no_grad()

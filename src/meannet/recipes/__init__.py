@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import cifar10, digits, mnist, mnist_pretrained, reuters
+from meannet.recipes import cifar10, digits, imagenet, mnist, mnist_pretrained, reuters
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -41,6 +41,8 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "cifar10.saturating": cifar10.saturating,
     "cifar10.conv_dropout": cifar10.conv_dropout,
     "cifar10.dense_top": cifar10.dense_top,
+    "imagenet.h_backprop": imagenet.h_backprop,
+    "imagenet.h_dropout": imagenet.h_dropout,
 }
 
 

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from meannet import config
-from meannet.report import features, figures, findings, pretraining, svg, tables, written
+from meannet.report import examples, features, figures, findings, pretraining, svg, tables, written
 from meannet.report.runs import Run
 
 
@@ -71,6 +71,7 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "features_finding": findings.features(run, {panel.arm: panel.smoothness for panel in shown[1]})
         if shown
         else "",
+        "examples": examples.examples(run),
         "sampled": [(findings.sampled(rows), picture) for rows, picture in sampled],
         "sampled_finding": findings.all_sampled([rows for rows, _ in sampled]) if sampled else "",
         "arms": [(arm.name, *_numbers(run.experiment, arm)) for arm in run.experiment.arms],

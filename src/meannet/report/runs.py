@@ -22,12 +22,16 @@ RESULT = {
     "comparisons": ("net", "arm", "over", "difference", "standard_error", "n", "beyond_spread"),
     "data": ("name", "n_train", "n_test", "digest"),
 }
+EXAMPLES = dict.fromkeys(("net", "arm", "seed", "views", "classes", "cases", "of_class"), ())
 EVALUATION = {"rows": ("net", "arm", "seed", "n_test", "mean_network", "counts", "arithmetic", "geometric")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run folder. `result` is None while the run is unfinished, `evaluation` unless `meannet eval` wrote one."""
+    """One run folder. `result` is None while the run is unfinished, `evaluation` unless `meannet eval` wrote one.
+
+    `examples` are there for finished runs on colour pictures.
+    """
 
     folder: Path
     experiment: config.Experiment
@@ -36,6 +40,7 @@ class Run:
     pretraining: list[dict[str, Any]]
     result: dict[str, Any] | None
     evaluation: dict[str, Any] | None
+    examples: dict[str, Any] | None = None
 
     @property
     def nets(self) -> list[str]:
@@ -143,6 +148,7 @@ def read(folder: Path) -> Run:
         pretraining=_record(pretraining, ("epoch", "net", "stage", "name", "seed", "figure", "value")),
         result=result,
         evaluation=_document(folder / "eval.json", EVALUATION),
+        examples=_document(folder / "examples.json", EXAMPLES),
     )
 
 

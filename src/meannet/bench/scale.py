@@ -1,0 +1,218 @@
+"""A cost model of training H's net on several GPUs, and what docs/scale.md says of it.
+
+One update of n GPUs takes what one GPU's share of the mini-batch takes, and that part of the exchange of gradients
+which does not hide behind it. Measured are updates on one GPU, the loader and, on ranks of one CPU, the model itself.
+How fast GPUs exchange is assumed, and all that follows from it is a prediction.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meannet.kept import markdown_table
+
+GPUS = (1, 2, 4, 8, 16, 32, 64)
+NODE = 8  # GPUs of a machine
+INSIDE, ACROSS = 300e9, 40e9  # bytes/s, one way and GPU, that exchanges reach: of 450e9 (NVLink 4) and 50e9 (400 Gb/s)
+BACKWARD = 2 / 3  # share of an update behind which an exchange can hide
+NEAR = 0.2  # how close a prediction should be to what was measured
+NET = "H with dropout"
+NONE_YET = "No bench is kept yet."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What is known of one GPU: milliseconds of an update, fixed and for each picture; gradients; pictures a second."""
+
+    fixed: float
+    picture: float
+    gradient_bytes: int
+    loader: float
+
+    @classmethod
+    def measured(cls, training: dict[str, Any], loader: dict[str, Any]) -> "Cost":
+        """From updates with two sizes of mini-batch; the loader is that of all cores beside one GPU."""
+        times = {row["batch"]: row["ms_per_update"] for row in training["rows"] if _ours(row)}
+        (small, less), (large, more) = sorted(times.items())
+        picture = (more - less) / (large - small)
+        rate = max(row["images_per_s"] for row in loader["loader"])
+        return cls(max(0.0, more - large * picture), picture, 4 * training["parameters"][NET], rate)
+
+    def compute(self, pictures: float) -> float:
+        """Milliseconds of one GPU's share of an update."""
+        return self.fixed + self.picture * pictures
+
+    def exchange(self, gpus: int) -> float:
+        """Milliseconds: around each machine, and then each GPU's part of the sum around the machines."""
+        inside, nodes = min(gpus, NODE), -(-gpus // NODE)
+        within = 2 * (inside - 1) / inside * self.gradient_bytes / INSIDE
+        across = 2 * (nodes - 1) / nodes * self.gradient_bytes / inside / ACROSS
+        return 1000 * (within + across)
+
+    def speeds(self, gpus: int, pictures: float) -> tuple[float, float]:
+        """Pictures a second of all GPUs with so many each: with the exchange in full, and hidden where it can be."""
+        compute, exchange = self.compute(pictures), self.exchange(gpus)
+        slow, fast = compute + exchange, compute + max(0.0, exchange - BACKWARD * compute)
+        most = gpus * self.loader
+        low, high = (min(most, 1000 * gpus * pictures / each) for each in (slow, fast))
+        return low, high
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Ranks of one CPU: milliseconds of an update as measured, and as the model has it."""
+
+    ranks: int
+    measured: float
+    predicted: float
+    fitted: bool  # whether the model was given this one
+
+    @property
+    def off(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def check(document: dict[str, Any]) -> list[Checked]:
+    """An update without exchange, plus that share of the exchange alone which shows with two ranks."""
+    rows = {row["ranks"]: row for row in document["rows"]}
+    share = 0.0
+    if 2 in rows and rows[2]["exchange_ms"] > 0:
+        share = max(0.0, (rows[2]["together_ms"] - rows[2]["apart_ms"]) / rows[2]["exchange_ms"])
+    return [
+        Checked(n, row["together_ms"], row["apart_ms"] + (share * row["exchange_ms"] if n > 1 else 0.0), n == 2)
+        for n, row in sorted(rows.items())
+    ]
+
+
+def blocks(kept: dict[str, dict[str, Any] | None]) -> dict[str, Callable[[], str]]:
+    """What stands between the markers of docs/scale.md; `kept` has training, loader and ranks."""
+    training, loader, ranks = (kept.get(name) for name in ("training", "loader", "ranks"))
+    # Two sizes of mini-batch, or what an update costs whatever its size is not known.
+    enough = training and loader and len({row["batch"] for row in training["rows"] if _ours(row)}) == 2
+    cost = Cost.measured(training, loader) if training and loader and enough else None
+
+    return {
+        "training": lambda: _training(training) if training else NONE_YET,
+        "loader": lambda: _loader(loader) if loader else NONE_YET,
+        "rank-check": lambda: _check_table(ranks) if ranks else NONE_YET,
+        "shared": lambda: _predictions(cost, shared=True) if cost else NONE_YET,
+        "each": lambda: _predictions(cost, shared=False) if cost else NONE_YET,
+        "model": lambda: _model(cost) if cost else NONE_YET,
+    }
+
+
+def _ours(row: dict[str, Any]) -> bool:
+    return (row["who"], row["how"], row["net"]) == ("meannet", "fast", NET)
+
+
+def _training(document: dict[str, Any]) -> str:
+    rows = [
+        (
+            f"{row['who']} {row['how']}".strip(),
+            row["net"],
+            str(row["batch"]),
+            f"{row['ms_per_update']:.2f} ± {row['spread']:.2f}",
+            _whole(row["images_per_s"]),
+        )
+        for row in document["rows"]
+    ]
+    table = markdown_table(("who", "net", "mini-batch", "ms an update", "pictures/s"), rows, right=(2, 3, 4))
+    size, epochs = document["picture"], document["epochs"]
+    said = [
+        f"{document['device']}, torch {document['versions']['torch']}, {document['date']}; random {size} x {size} "
+        f"pictures that lie on the GPU. Medians ± interquartile range of {document['rows'][0]['repeats']} repeats."
+    ]
+    said += [
+        f"{net}: {epochs} epochs of {_whole(document['cases'])} pictures at this speed take {hours:.1f} hours."
+        for net, hours in document["hours"].items()
+    ]
+    said += [
+        f"Ten views of one picture, {one['how']}: {one['median']:.2f} ± {one['spread']:.2f} ms "
+        f"({one['repeats']} repeats)."
+        for one in document["ten_views_ms"]
+    ]
+    return f"{table}\n\n{' '.join(said)}"
+
+
+def _loader(document: dict[str, Any]) -> str:
+    rows = [
+        (str(row["workers"]), f"{_whole(row['images_per_s'])} ± {_whole(row['spread'])}") for row in document["loader"]
+    ]
+    one, made = document["prepare"], document["pictures"]
+    said = (
+        f"{document['device']}, {document['cores']} cores, {document['date']}; medians ± interquartile range "
+        f"of {document['loader'][0]['repeats']} repeats. Preparing: {one['images_per_s_a_core']:.0f} ± "
+        f"{one['spread']:.0f} pictures a second and core, from generated ones of {made['rows']} x {made['columns']} "
+        f"and {made['mean_bytes'] / 1000:.0f} kB."
+    )
+    return f"{markdown_table(('workers', 'pictures/s'), rows, right=(0, 1))}\n\n{said}"
+
+
+def _check_table(document: dict[str, Any]) -> str:
+    found = check(document)
+    by_ranks = {row["ranks"]: row for row in document["rows"]}
+    rows = [
+        (
+            str(one.ranks),
+            f"{by_ranks[one.ranks]['apart_ms']:.1f}",
+            f"{by_ranks[one.ranks]['exchange_ms']:.1f}" if one.ranks > 1 else "",
+            f"{one.measured:.1f} ± {by_ranks[one.ranks]['together_spread']:.1f}",
+            f"{one.predicted:.1f}",
+            "given" if one.fitted else f"{100 * one.off:+.0f} %".replace("-", "−"),
+        )
+        for one in found
+    ]
+    heads = ("ranks", "without exchange, ms", "exchange alone, ms", "measured, ms", "model, ms", "off by")
+    worst = max((one for one in found if not one.fitted), key=lambda one: abs(one.off))
+    verdict = "within" if abs(worst.off) <= NEAR else "not within"
+    said = (
+        f"{document['device']}, {document['cores']} cores, {document['date']}; {document['batch_a_rank']} pictures a "
+        f"rank, gradients of {document['gradient_bytes'] / 1e6:.1f} MB, medians ± interquartile range of "
+        f"{document['rows'][0]['repeats']} repeats. The model is {verdict} {100 * NEAR:.0f} %: it is off by "
+        f"{100 * abs(worst.off):.0f} % at most, with {worst.ranks} rank{'s' * (worst.ranks > 1)}."
+    )
+    return f"{markdown_table(heads, rows, right=range(len(heads)))}\n\n{said}"
+
+
+def _model(cost: Cost) -> str:
+    return (
+        f"One GPU's share of an update takes {cost.fixed:.2f} ms and {1000 * cost.picture:.1f} µs for each picture "
+        f"(measured, from two sizes of mini-batch). The gradients are {cost.gradient_bytes / 1e6:.0f} MB of float32 "
+        f"(counted). The loader gives {_whole(cost.loader)} pictures a second beside each GPU (measured, with as many "
+        f"cores as the machine above has). GPUs of a machine, {NODE} of them, exchange {INSIDE / 1e9:.0f} GB/s one way "
+        f"each, and {ACROSS / 1e9:.0f} GB/s with other machines (assumed)."
+    )
+
+
+def _predictions(cost: Cost, *, shared: bool) -> str:
+    """The paper's mini-batch of 128 shared by all GPUs, or as many for each."""
+    alone = cost.speeds(1, 128)[0]
+    rows: list[Sequence[str]] = []
+    for gpus in GPUS:
+        pictures = 128 / gpus if shared else 128
+        low, high = cost.speeds(gpus, pictures)
+        limited = high >= gpus * cost.loader
+        least, most = (90 * 1_300_000 / speed / 3600 for speed in (high, low))
+        rows.append(
+            (
+                str(gpus),
+                f"{pictures:g}",
+                f"{cost.exchange(gpus):.2f}",
+                _range(low, high, _whole),
+                _range(100 * low / gpus / alone, 100 * high / gpus / alone, lambda value: f"{value:.0f}") + " %",
+                _range(most, least, lambda value: f"{value:.2g}" if value < 10 else f"{value:.0f}"),
+                "loader" if limited else "",
+            )
+        )
+    heads = ("GPUs", "pictures each", "exchange, ms", "pictures/s", "efficiency", "hours for 90 epochs", "limited by")
+    said = "All rows but the first are predictions; of two figures, the first has the exchange in full."
+    return f"{markdown_table(heads, rows, right=range(6))}\n\n{said}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _range(low: float, high: float, written: Callable[[float], str]) -> str:
+    one, two = written(low), written(high)
+    return one if one == two else f"{one} to {two}"

@@ -1,0 +1,188 @@
+"""Preparing ImageNet: folders and tar files to shards, against Pillow and numpy by hand; kills, full disks."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+import numpy as np
+import photographs
+import pytest
+from PIL import Image
+from toys import no_file_above
+
+from meannet import cli
+from meannet.data import DataError, ilsvrc, imagenet, shards
+
+
+def quiet(_):
+    pass
+
+
+def prepare(source, out, **settings):
+    return imagenet.prepare(source, out=out, workers=1, say=quiet, size=48, cases=10, **settings)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return photographs.as_folders(tmp_path / "source")
+
+
+def test_folders_and_tar_files_become_the_same_shards(folders, tmp_path):
+    tars = photographs.as_tars(tmp_path / "tars")
+    first, second = prepare(folders, tmp_path / "one"), prepare(tars, tmp_path / "two")
+    assert first["digest"] != "" and [c["id"] for c in second["classes"]] == list(photographs.IDS)
+    assert [c["words"] for c in second["classes"]] == list(photographs.WORDS)
+    for part in ("train", "val"):
+        one, two = (shards.Reader(tmp_path / name, part) for name in ("one", "two"))
+        assert len(one) == len(two) == first["parts"][part]["cases"]
+        # Validation pictures of a folder come class by class, those of the tar file by their numbers.
+        assert sorted(map(one.jpeg, range(len(one)))) == sorted(map(two.jpeg, range(len(two))))
+        labelled = [{(r.jpeg(k), int(r.index[k, 3])) for k in range(len(r))} for r in (one, two)]
+        assert labelled[0] == labelled[1]
+    with tarfile.open(tmp_path / "two" / "train-00001.tar") as archive:  # any program can read them
+        assert archive.getnames()[:1] == ["0000/000000.jpg"] and archive.getnames()[-1] == "sum.npy"
+
+
+def test_a_case_is_its_picture_squeezed_to_a_square_and_the_mean_is_theirs(folders, tmp_path):
+    document = prepare(folders, tmp_path / "out", quality=95)
+    reader, pixels = shards.Reader(tmp_path / "out", "train"), np.zeros((48, 48, 3), np.uint8)
+    originals = [content for members in photographs.training().values() for _, content in sorted(members.items())]
+    good = [content for content in originals if len(content) != 600]
+    total = np.zeros((48, 48, 3))
+    for case, content in enumerate(good):
+        by_hand = np.asarray(Image.open(io.BytesIO(content)).convert("RGB").resize((48, 48), Image.Resampling.BICUBIC))
+        reader.pixels(case, pixels)
+        assert np.abs(pixels.astype(int) - by_hand).mean() < 4  # what a JPEG loses
+        total += by_hand
+    mean = np.load(tmp_path / "out" / document["parts"]["train"]["mean"]["name"])
+    np.testing.assert_allclose(mean, total / len(good), rtol=1e-5)
+
+
+def test_greyscale_cmyk_and_corrupt_pictures_are_counted(folders, tmp_path):
+    about = prepare(folders, tmp_path / "out")["parts"]["train"]
+    assert about["counts"] == {"pictures": 36, "colour": 17, "greyscale": 9, "cmyk": 9, "corrupt": 1}
+    assert about["cases"] == 35 and about["corrupt"][0].startswith(f"{photographs.IDS[1]}_0.JPEG: ")
+    assert [shard["cases"] for shard in about["shards"]] == [10, 9, 10, 6]
+
+
+def test_a_killed_preparation_goes_on_and_ends_in_the_same_files(tmp_path):
+    source = photographs.as_folders(tmp_path / "source", count=60)
+    code = (
+        "import sys; from pathlib import Path; from meannet.data import imagenet; "
+        "imagenet.prepare(Path(sys.argv[1]), out=Path(sys.argv[2]), workers=1, say=print, size=256, cases=10)"
+    )
+    whole = imagenet.prepare(source, out=tmp_path / "whole", workers=1, say=quiet, size=256, cases=10)
+    out, kills = tmp_path / "broken", 0
+    for wait_for in (2, 7):
+        process = subprocess.Popen([sys.executable, "-c", code, source, out])
+        while process.poll() is None and len(list(out.glob("*.tar"))) < wait_for:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+    assert kills == 2 and not (out / "index.json").exists()
+    for _ in range(500):  # the killed one's worker sees that it is alone
+        if not list(out.glob(".*.tmp")):
+            break
+        time.sleep(0.02)
+    made = [path.stat().st_mtime_ns for path in sorted(out.glob("*.tar"))][:2]
+    said = []
+    found = imagenet.prepare(source, out=out, workers=2, say=said.append, size=256, cases=10)
+    assert any("shards are there already" in line for line in said)
+    assert [path.stat().st_mtime_ns for path in sorted(out.glob("*.tar"))][:2] == made
+    assert found == whole
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {path.name for path in out.iterdir()} == names
+    assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
+
+
+def test_a_full_disk_leaves_whole_shards_and_one_line(folders, tmp_path):
+    out = tmp_path / "out"
+    with no_file_above(9000), pytest.raises(OSError, match="File too large") as caught:
+        prepare(folders, out)
+    assert str(caught.value.filename).endswith(".tar") and not (out / "index.json").exists()
+    assert list(out.glob("*.tar")) == [] and list(out.glob(".*.tmp")) == []
+    assert prepare(folders, out)["parts"]["train"]["cases"] == 35
+
+
+def test_too_little_room_is_said_before_any_work(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(imagenet, "BYTES_A_CASE", 10**14)
+    with pytest.raises(DataError, match=r"43 pictures need some .* GB or more, and .* GB are free; make room"):
+        prepare(folders, tmp_path / "out")
+
+
+def test_what_is_no_ilsvrc_is_answered_with_what_there_should_be(tmp_path):
+    def message(source):
+        with pytest.raises(DataError) as caught:
+            ilsvrc.find(source, quiet)
+        return str(caught.value)
+
+    assert "is no folder" in message(tmp_path / "nowhere")
+    (tmp_path / "cats").mkdir()
+    assert "neither train/ with a folder for each class nor ILSVRC20" in message(tmp_path) and "cats" in message(
+        tmp_path
+    )
+    source = photographs.as_tars(tmp_path / "tars")
+    kit = source / "ILSVRC2012_devkit_t12.tar.gz"
+    content = kit.read_bytes()
+    kit.unlink()
+    assert "pictures of unknown classes; put the development kit" in message(source)
+    kit.write_bytes(content[: len(content) // 2])
+    assert "not a sound tar file" in message(source)
+    members = photographs.development_kit()
+    name = "ILSVRC2012_validation_ground_truth.txt"
+    kit.write_bytes(photographs.tar({f"data/{k}": v for k, v in (members | {name: b"1\n2\n"}).items()}, "w:gz"))
+    assert "has 7 pictures and its list of classes 2 lines" in message(source)
+    kit.write_bytes(photographs.tar({f"data/{k}": v for k, v in (members | {"meta.mat": b"MATLAB"}).items()}, "w:gz"))
+    assert "meta.mat of the development kit cannot be read" in message(source)
+    (source / "ILSVRC2012_img_val.tar").unlink()
+    kit.unlink()
+    assert "no validation pictures" in message(source)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_source_that_may_not_be_read_is_named(folders, tmp_path):
+    path = next((folders / "train" / photographs.IDS[0]).iterdir())
+    path.chmod(0)
+    with pytest.raises(PermissionError) as caught:
+        prepare(folders, tmp_path / "out")
+    assert caught.value.filename == str(path)
+
+
+def test_the_command_prepares_lists_checks_and_refuses(folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path / "data"))
+    assert cli.main(["data", "prepare", "imagenet", str(folders), "--workers", "1"]) == 0
+    printed = capsys.readouterr()
+    assert "train: 35 cases in 1 shards (17 colour" in printed.out and "left out of train: n02084071_0" in printed.out
+    assert "43 of 43 pictures" in printed.err and "a second" in printed.err
+    assert cli.main(["data", "check", "imagenet"]) == 0
+    assert "ok  imagenet" in capsys.readouterr().out
+    (row,) = [row for row in _listed(capsys) if row["name"] == "imagenet"]
+    assert row["present"] and row["size"] > 0
+    shard = tmp_path / "data" / "imagenet" / "val-00000.tar"
+    content = bytearray(shard.read_bytes())
+    content[700] ^= 1
+    shard.write_bytes(content)
+    assert cli.main(["data", "check", "imagenet"]) == 1
+    assert f"BAD imagenet: {shard}: checksum is wrong" in capsys.readouterr().out
+    (folders / "train" / photographs.IDS[0] / "another.JPEG").write_bytes(photographs.picture(7))
+    assert cli.main(["data", "prepare", "imagenet", str(folders)]) == 1
+    assert "holds another prepared set" in capsys.readouterr().err
+    for wrong, says in (
+        (["prepare", "mnist", "x"], "only imagenet is prepared"),
+        (["prepare", "imagenet"], "name the folder"),
+        (["check", "imagenet", "x"], "is for `meannet data prepare`"),
+    ):
+        assert cli.main(["data", *wrong]) == 2
+        assert says in capsys.readouterr().err
+    assert cli.main(["data", "fetch", "imagenet"]) == 1
+    assert "cannot be fetched" in capsys.readouterr().err
+
+
+def _listed(capsys):
+    assert cli.main(["data", "list", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["data"]

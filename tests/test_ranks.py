@@ -1,0 +1,139 @@
+"""Several processes, started by torchrun, do together what one does alone; one that is killed costs time alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import photographs
+import pytest
+from safetensors.torch import load_file
+from toys import outcome, written
+
+from meannet import cli
+from meannet.data import imagenet
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pictures")
+    source = photographs.as_folders(root / "source")
+    imagenet.prepare(source, out=root / "data" / "imagenet", workers=1, say=lambda _: None, size=40, cases=15)
+    return root / "data"
+
+
+@pytest.fixture
+def torchrun(folder, monkeypatch):
+    """Start so many processes of a script or of `-m meannet`."""
+    monkeypatch.setenv("MEANNET_DATA", str(folder))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    path = [str(HERE), str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    started = []
+
+    def start(processes, *arguments, restarts=0):
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        # One rank more or less changes a sum's order; restarting is looked for often, so that tests are short.
+        launch += [f"--max-restarts={restarts}", "--monitor-interval=0.1", *map(str, arguments)]
+        started.append(subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        process.stdout.close()
+
+
+def done(process):
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def test_two_ranks_do_what_one_does_with_the_whole_mini_batch(torchrun, tmp_path):
+    for world in (1, 2):
+        done(torchrun(world, HERE / "two_ranks.py", tmp_path))
+    alone, first, second = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
+    for name in set(alone) - {"masks"}:
+        np.testing.assert_array_equal(first[name], second[name])  # both ranks have the same net, to the bit
+        np.testing.assert_allclose(first[name], alone[name], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(first["loss"], alone["loss"], rtol=1e-5)
+    # Masks belong to places in the whole mini-batch: those of the second rank are of its second half.
+    np.testing.assert_array_equal(np.concatenate([first["masks"], second["masks"]], 1), alone["masks"])
+    assert not np.array_equal(first["masks"], second["masks"])
+    for rank in (first, second):
+        lengths = [rank[f"weights.{k}"].square().sum(-1).max() for k in range(7)]
+        assert 0.49 < max(lengths) <= 0.5 * (1 + 1e-5)  # the bound holds, and did something
+
+
+def test_a_run_of_two_ranks_has_the_record_of_one(torchrun, tmp_path):
+    toy = written(photographs.toy(), tmp_path / "toy.json")
+    common = ["-m", "meannet", "run", toy, "--device", "cpu", "--workers", "1", "--out"]
+    done(torchrun(2, *common, tmp_path / "two"))
+    assert cli.main([str(part) for part in [*common[2:], tmp_path / "one"]]) == 0
+    one, two = (outcome(tmp_path / name) for name in ("one", "two"))
+    assert [line["epoch"] for line in two["metrics"]] == [1, 2, 3]
+    for mine, theirs in zip(one["metrics"], two["metrics"], strict=True):
+        assert theirs["train_loss"] == pytest.approx(mine["train_loss"], rel=1e-5)
+        assert {k: v for k, v in theirs.items() if k != "train_loss"} == {
+            k: v for k, v in mine.items() if k != "train_loss"
+        }
+    assert two["result"]["ranks"] == 2 and two["result"]["arms"][0]["errors"] == one["result"]["arms"][0]["errors"]
+
+
+def test_a_killed_worker_is_started_anew_and_the_run_ends_in_the_same_state(torchrun, tmp_path):
+    toy = written(photographs.toy(epochs=60, record_every=20), tmp_path / "toy.json")
+    common = ["-m", "meannet", "run", toy, "--device", "cpu", "--workers", "0", "--save-epochs", "1", "--out"]
+    done(torchrun(2, *common, tmp_path / "whole"))
+    process = torchrun(2, *common, tmp_path / "broken", restarts=1)
+    previous = tmp_path / "broken" / "state.previous.safetensors"
+    while not previous.exists() and process.poll() is None:
+        time.sleep(0.01)
+    second = _rank(process.pid, 1)
+    os.kill(second, signal.SIGKILL)
+    said = done(process)
+    assert "goes on from epoch" in said and not (tmp_path / "broken" / "experiment-2").exists()
+    assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
+
+
+def _rank(parent, rank):
+    """The process that torchrun started as this rank."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            owner = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            variables = (path.parent / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        if owner == parent and f"RANK={rank}".encode() in variables:
+            return int(path.parent.name)
+    raise AssertionError(f"no rank {rank} among the children of {parent}")
+
+
+def test_a_rank_that_was_started_anew_goes_on_with_no_other_run(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEANNET_DATA", str(folder))
+    toy = photographs.toy(epochs=1)
+    assert cli.main(["run", str(written(toy, tmp_path / "toy.json")), "--out", str(tmp_path / "run")]) == 0
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    assert cli.main(["run", str(tmp_path / "toy.json")]) == 2
+    assert "name the run folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["digits"], "trains in one process"), (["TOY", "--set", "optim.batch=7"], "a multiple of the 2 ranks")],
+)
+def test_what_ranks_cannot_share_is_refused(torchrun, tmp_path, arguments, says):
+    toy = written(photographs.toy(), tmp_path / "toy.json")
+    arguments = [toy if part == "TOY" else part for part in arguments]
+    process = torchrun(2, "-m", "meannet", "run", *arguments, "--out", tmp_path / "run", "--device", "cpu")
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode != 0 and says in said
+    assert not (tmp_path / "run").exists(), json.dumps(sorted(map(str, tmp_path.iterdir())))
