@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 PERCENT = "% test errors"
+PHONES = "% phone errors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +31,30 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Speech:
+    """How recordings become cases (B), with what the paper leaves open, and who learns from and is judged on whom."""
+
+    folder: str = ""  # of recordings of one's own
+    frames: int = 15  # in a case; the middle one is to be classified
+    bins: int = 40  # of the filter bank
+    deltas: int = 2  # orders of differences over time beside the bins
+    sa: bool = False  # whether the two sentences that every speaker of TIMIT says are used
+    judged: Literal["core", "dev"] = "core"  # which set of the full corpus
+    folds: int = 0  # turns in which all are judged on, the net of seed s in turn s % folds; 0: the corpus is divided
+    apart: Literal["speakers", "recordings"] = "speakers"  # what a turn keeps together
+    dev: int = 2  # of these in each turn neither learned from nor judged on: the decoder is tuned there
+    decode: bool = True  # whether phones are recognised and their errors counted
+    aligned_by: str = ""  # a finished run whose nets divide phones among states; empty: states have equal parts
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """Which cases to learn from and which to be judged on."""
 
     name: str
     held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
     selection: Selection | None = None  # for text alone
+    speech: Speech | None = None  # for recordings alone
     cases: int | None = None  # train on the first so many only
 
 
@@ -184,7 +203,7 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A figure of the paper that an arm is held against: a count of errors, or "% test errors"."""
+    """A figure of the paper that an arm is held against: a count of errors, "% test errors" or "% phone errors"."""
 
     arm: str
     value: float
@@ -265,7 +284,7 @@ class Experiment:
         also = [name for name in ("pretrain", "conv") if getattr(self, name) is not None]
         parts = to_json({name: getattr(self, name) for name in (*names, *also)})
         for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
-            for name in ("selection", "cases", "conv", "weight_decay", "top_decay"):
+            for name in ("selection", "speech", "cases", "conv", "weight_decay", "top_decay"):
                 if part.get(name) is None or part[name] is False:
                     part.pop(name, None)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -384,8 +403,9 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
                 f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
             )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
-    if value is None and name == "selection":
-        raise ValueError(f"{whole} is for data sets of text; {part.name} is none")
+    if value is None and name in ("selection", "speech"):
+        kind = "text" if name == "selection" else "speech"
+        raise ValueError(f"{whole} is for data sets of {kind}; {part.name} is none")
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
     return replace(part, **{name: _parse(hints[name], text, whole)})
@@ -486,6 +506,8 @@ def _check(e: Experiment) -> None:
             need(least <= value < 2**31, f"data.selection.{name}", value, f"from {least} to {2**31 - 1}")
         need(0 < text.largest <= 1, "data.selection.largest", text.largest, "a share above 0 and at most 1")
         need(0 < text.held_out < 1, "data.selection.held_out", text.held_out, "a share above 0 and below 1")
+    if e.data.speech is not None:
+        _check_speech(e, e.data.speech, need)
     need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
     for sizes in e.net.hidden:
         good = bool(sizes or e.conv) and all(1 <= n <= 1_000_000 for n in sizes)
@@ -526,6 +548,16 @@ def _check(e: Experiment) -> None:
         for arm in e.arms:
             own = arm.conv or arm.weight_decay is not None or arm.top_decay is not None
             need(not own, f"arms.{arm.name}", "conv or decay", "without settings of convolutional nets")
+
+
+def _check_speech(e: Experiment, speech: Speech, need: Callable[[bool, str, Any, str], None]) -> None:
+    odd = 1 <= speech.frames <= 999 and speech.frames % 2 == 1
+    need(odd, "data.speech.frames", speech.frames, "odd, so that one frame is in the middle, such as 15")
+    need(3 <= speech.bins <= 200, "data.speech.bins", speech.bins, "from 3 to 200")
+    need(0 <= speech.deltas <= 4, "data.speech.deltas", speech.deltas, "from 0 to 4")
+    need(speech.folds == 0 or speech.folds > 1, "data.speech.folds", speech.folds, "2 or more, or 0")
+    need(speech.dev >= 0, "data.speech.dev", speech.dev, "0 or more")
+    need(e.data.cases is None, "data.cases", e.data.cases, "none where cases are frames of recordings")
 
 
 def _check_conv(e: Experiment, conv: Conv, need: Callable[[bool, str, Any, str], None]) -> None:
