@@ -130,7 +130,7 @@ def align(hmm: Hmm, log_posteriors: Tensor, lengths: Sequence[int], labels: Sequ
     emissions = hmm.emissions(log_posteriors).gather(2, own[:, None, :].expand(-1, log_posteriors.shape[1], -1))
     emissions = emissions.masked_fill(beyond[:, None, :], NEVER)
     paths = viterbi.best_paths(emissions, lengths, graph)
-    states = own.gather(1, paths.states.clamp(min=0))
+    states = own.cpu().gather(1, paths.states.clamp(min=0))
     return replace(paths, states=states.where(paths.states >= 0, -1))
 
 
@@ -155,7 +155,7 @@ def align_within(hmm: Hmm, log_posteriors: Tensor, bounds: Sequence[Sequence[Seg
         frames = (start[:, None] + offset).clamp(max=log_posteriors.shape[1] - 1)
         rows = torch.tensor([row for row, _ in some], device=log_posteriors.device)
         paths = align(hmm, log_posteriors[rows[:, None], frames], lengths, [[one.phone] for _, one in some])
-        for (row, one), states, length in zip(some, paths.states.cpu(), lengths, strict=True):
+        for (row, one), states, length in zip(some, paths.states, lengths, strict=True):
             found[row][one.start : one.stop] = states[:length]
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +34,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Paths:
-    """The best path of each utterance and its score; beyond an utterance's end states are -1."""
+    """The best path of each utterance and its score, on the CPU; beyond an utterance's end states are -1."""
 
     states: Tensor  # (utterances, frames)
     begins: Tensor  # (utterances, frames): a phone is entered here
@@ -62,9 +63,9 @@ def best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths
     graph = Graph(**{name: _in_order(part, place) for name, part in vars(graph).items()})
     active = [sum(length > frame for length in lengths) for frame in range(max(lengths))]
     frames = emissions.index_select(0, place).transpose(0, 1)
-    scores, entered, origins = _forward(frames, active, graph)
-    states, begins, total = _backward(scores, entered, origins, active, graph)
-    back = torch.empty_like(place).scatter_(0, place, torch.arange(len(place), device=place.device))
+    scores, entered, leaving = _forward(frames, active, graph)
+    states, begins, total = _backward(scores, entered, leaving, active, graph)
+    back = torch.tensor(order).argsort()
     return Paths(states[:, back].T, begins[:, back].T, total[back])
 
 
@@ -73,49 +74,56 @@ def _in_order(part: Tensor, place: Tensor) -> Tensor:
 
 
 def _forward(frames: Tensor, active: Sequence[int], graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of the best paths that end in each state after the last frame; where they came from, frame by frame."""
-    n_frames, n_phones, n_states = len(active), graph.first.shape[1], frames.shape[2]
-    scores = torch.full_like(frames[0], NEVER)
-    scores.scatter_(1, graph.first, graph.start)
-    scores += frames[0]
-    entered = torch.zeros(n_frames, *scores.shape, dtype=torch.bool, device=frames.device)  # not the same state before
-    origins = torch.zeros(n_frames, len(scores), n_phones, dtype=torch.int16, device=frames.device)
+    """Scores of the best paths that end in each state, (utterances, states), and how they came there, by frame:
+
+    whether from another state, (frames, utterances, states), and the scores with which each phone can be left,
+    (frames, from, utterances). A maximum along the first axis is ten times as fast as one along others.
+    """
+    scores = torch.full_like(frames[0], NEVER).scatter_(1, graph.first, graph.start) + frames[0]
+    entered = torch.zeros(len(active), *scores.shape, dtype=torch.bool, device=frames.device)
+    leaving = frames.new_empty(len(active), graph.first.shape[1], len(scores))
+    follow = graph.follow.transpose(0, 1)
     moved = torch.full_like(scores, NEVER)
-    for frame in range(1, n_frames):
+    for frame in range(1, len(active)):
         go = slice(active[frame])
-        now, first, last = scores[go], graph.first[go], graph.last[go]
-        leaving = now + graph.leave[go]
-        moved[go, 1:] = leaving[:, : n_states - 1]
-        best, origin = (leaving.gather(1, last)[:, :, None] + graph.follow[go]).max(1)
-        moved[go].scatter_(1, first, best)
+        now, new = scores[go], moved[go]
+        left = now + graph.leave[go]
+        new[:, 1:] = left[:, :-1]
+        leaving[frame, :, go] = left.gather(1, graph.last[go]).T
+        new.scatter_(1, graph.first[go], (leaving[frame, :, go, None] + follow[:, go]).amax(0))
         stayed = now + graph.stay[go]
-        torch.gt(moved[go], stayed, out=entered[frame, go])
-        origins[frame, go] = origin.to(torch.int16)
-        torch.maximum(moved[go], stayed, out=now)
+        torch.gt(new, stayed, out=entered[frame, go])
+        torch.maximum(new, stayed, out=now)
         now += frames[frame, go]
-    return scores, entered, origins
+    return scores, entered, leaving
 
 
 def _backward(
-    scores: Tensor, entered: Tensor, origins: Tensor, active: Sequence[int], graph: Graph
+    scores: Tensor, entered: Tensor, leaving: Tensor, active: Sequence[int], graph: Graph
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """States and beginnings of phones, (frames, utterances), and the score of each utterance's best path."""
-    ending = (scores + graph.leave).gather(1, graph.last) + graph.end
-    total, phone = ending.max(1)
-    state = graph.last.gather(1, phone[:, None])
-    phone = phone[:, None]
-    states = torch.full((len(active), len(scores)), -1, device=scores.device)
-    begins = torch.zeros(states.shape, dtype=torch.bool, device=scores.device)
-    for frame in range(len(active) - 1, -1, -1):
-        go = slice(active[frame])
-        here, of = state[go], phone[go]
-        states[frame, go] = here[:, 0]
-        at_first = here == graph.first[go].gather(1, of)
-        new = entered[frame, go].gather(1, here)
-        begin = at_first & new if frame else at_first
-        begins[frame, go] = begin[:, 0]
-        before = origins[frame, go].gather(1, of).long()
-        of = torch.where(begin, before, of)
-        state[go] = torch.where(begin, graph.last[go].gather(1, of), here - new.long())
-        phone[go] = of
-    return states, begins, total
+    """States and beginnings of phones, (frames, utterances), and the score of each utterance's best path.
+
+    In NumPy, which does little work on few numbers sooner than torch.
+    """
+    total, ended = ((scores + graph.leave).gather(1, graph.last) + graph.end).max(1)
+    first, last, follow, came, left = (
+        part.cpu().numpy() for part in (graph.first, graph.last, graph.follow, entered, leaving)
+    )
+    every, phone = np.arange(len(scores)), ended.cpu().numpy()
+    state = last[every, phone]
+    states = np.full((len(active), len(scores)), -1)
+    begins = np.zeros(states.shape, bool)
+    for frame in range(len(active) - 1, 0, -1):
+        rows = every[: active[frame]]
+        here, of = state[rows], phone[rows]
+        states[frame, rows] = here
+        new = came[frame, rows, here]
+        begin = begins[frame, rows] = new & (here == first[rows, of])
+        state[rows] -= new
+        (entering,) = begin.nonzero()
+        if len(entering):
+            before = (left[frame][:, entering] + follow[entering, :, of[entering]].T).argmax(0)
+            phone[entering] = before
+            state[entering] = last[entering, before]
+    states[0], begins[0] = state, state == first[every, phone]
+    return torch.from_numpy(states), torch.from_numpy(begins), total.cpu()
