@@ -10,6 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 NEVER = float("-inf")
@@ -58,6 +59,18 @@ def best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths
     """
     if len(lengths) != len(emissions) or not all(0 < length <= emissions.shape[1] for length in lengths):
         raise ValueError(f"{len(emissions)} utterances of 1 to {emissions.shape[1]} frames, but lengths {lengths}")
+    if emissions.is_cuda:
+        try:
+            from meannet.fast import viterbi as fast
+        except ImportError:  # no Triton
+            return plain_best_paths(emissions, lengths, graph)
+        if graph.first.shape[1] <= fast.MOST_PHONES and int((graph.last - graph.first).max()) < fast.MOST_STATES:
+            return fast.best_paths(emissions, lengths, graph)
+    return plain_best_paths(emissions, lengths, graph)
+
+
+def plain_best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths:
+    """`best_paths` in torch, which fast/viterbi.py is tested against."""
     order = sorted(range(len(lengths)), key=lambda k: -lengths[k])  # the longest first: those that go on are a prefix
     place = torch.tensor(order, device=emissions.device)
     graph = Graph(**{name: _in_order(part, place) for name, part in vars(graph).items()})
@@ -66,6 +79,8 @@ def best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths
     scores, entered, leaving = _forward(frames, active, graph)
     states, begins, total = _backward(scores, entered, leaving, active, graph)
     back = torch.tensor(order).argsort()
+    beyond = (0, 0, 0, emissions.shape[1] - len(active))
+    states, begins = F.pad(states, beyond, value=-1), F.pad(begins, beyond)
     return Paths(states[:, back].T, begins[:, back].T, total[back])
 
 
