@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from utterances import model_of_timit, padded
 
-from meannet.speech import hmm, phones, scoring, tuning
+from meannet.speech import decoding, phones, scoring, tuning
 
 SEQUENCES = st.lists(
     st.lists(st.sampled_from([*range(0, 61, 12), phones.NUMBER["q"]]), max_size=9), min_size=1, max_size=4
@@ -74,18 +74,19 @@ def test_frames_are_wrong_by_class_and_those_of_q_count_nowhere():
 
 def test_tuning_takes_the_values_with_the_fewest_errors_and_says_when_they_are_on_the_edge():
     model, labels, states, _ = model_of_timit(utterances=12)
-    posteriors, lengths = padded(states, sure=4.0)
+    padded_out, counts = padded(states, sure=4.0)
+    posteriors = torch.cat([row[:count] for row, count in zip(padded_out, counts, strict=True)])
     grid = {"scales": (0.1, 0.4, 1.0), "penalties": (-3.0, 0.0, 3.0)}
-    found = tuning.tune(model, posteriors, lengths, labels, **grid)
+    found = tuning.tune(model, posteriors, counts, labels, **grid)
     assert len(found.tried) == 9
     for one in found.tried:
         changed = replace(model, scale=one.scale, penalty=one.penalty)
-        rows = hmm.segments(hmm.decode(changed, posteriors, lengths), lengths)
+        rows = decoding.segments(decoding.decode(changed, padded_out, counts), counts)
         assert one.errors == scoring.score(labels, [[part.phone for part in row] for row in rows]).errors
     best = min(found.tried, key=lambda one: one.errors)
     assert [one.errors for one in found.tried if (one.scale, one.penalty) == (found.hmm.scale, found.hmm.penalty)] == [
         best.errors
     ]
     assert len({one.errors for one in found.tried}) > 3
-    alone = tuning.tune(model, posteriors, lengths, labels, scales=(0.4,), penalties=(0.0,))
+    alone = tuning.tune(model, posteriors, counts, labels, scales=(0.4,), penalties=(0.0,))
     assert alone.on_the_edge and alone.to_json()["tried"] == [vars(alone.tried[0])]

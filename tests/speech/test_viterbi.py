@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from utterances import model_of_timit, padded
 
-from meannet.speech import hmm, phones, viterbi
+from meannet.speech import decoding, hmm, phones, viterbi
 
 
 def made_up(states_of, seed):
@@ -132,10 +132,10 @@ def test_estimates_are_counted_and_add_up_to_one():
 def test_what_the_net_is_sure_of_is_decoded_to_the_frame():
     model, labels, states, bounds = model_of_timit()
     posteriors, lengths = padded(states, sure=30.0)
-    paths = hmm.decode(model, posteriors, lengths)
-    assert hmm.segments(paths, lengths) == bounds
+    paths = decoding.decode(model, posteriors, lengths)
+    assert decoding.segments(paths, lengths) == bounds
     assert [row[:n].tolist() for row, n in zip(paths.states, lengths, strict=True)] == [row.tolist() for row in states]
-    assert [[one.phone for one in row] for row in hmm.segments(paths, lengths)] == labels
+    assert [[one.phone for one in row] for row in decoding.segments(paths, lengths)] == labels
 
 
 def test_a_higher_penalty_never_gives_more_phones_and_scale_weighs_the_net():
@@ -144,10 +144,10 @@ def test_a_higher_penalty_never_gives_more_phones_and_scale_weighs_the_net():
     counts = []
     for penalty in (-4.0, 0.0, 4.0, 8.0):
         changed = hmm.Hmm(**{**vars(model), "penalty": penalty})
-        counts.append(sum(map(len, hmm.segments(hmm.decode(changed, posteriors, lengths), lengths))))
+        counts.append(sum(map(len, decoding.segments(decoding.decode(changed, posteriors, lengths), lengths))))
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
     silent = hmm.Hmm(**{**vars(model), "scale": 0.0})
-    alone = hmm.decode(silent, posteriors[:2], [30, 30])
+    alone = decoding.decode(silent, posteriors[:2], [30, 30])
     assert torch.equal(alone.states[0], alone.states[1])  # without the net both are the likeliest 30 frames
 
 
@@ -156,7 +156,7 @@ def test_an_aligned_path_is_the_best_of_all_divisions_of_the_frames():
     posteriors = torch.randn(2, 9, 185, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
     labels = [phones.numbers(["aa", "b"]), phones.numbers(["h#"])]
     lengths = [9, 8]
-    paths = hmm.align(model, posteriors, lengths, labels)
+    paths = decoding.align(model, posteriors, lengths, labels)
     leave = (1 - model.stay.double().exp()).log()
     emissions = (posteriors - model.prior).double()
     for k, (row, length) in enumerate(zip(labels, lengths, strict=True)):
@@ -177,23 +177,23 @@ def test_an_aligned_path_is_the_best_of_all_divisions_of_the_frames():
 def test_alignment_finds_the_phones_it_is_given_and_keeps_their_bounds_where_asked():
     model, labels, states, bounds = model_of_timit()
     posteriors, lengths = padded(states, sure=12.0)
-    paths = hmm.align(model, posteriors, lengths, labels)
-    assert [[one.phone for one in row] for row in hmm.segments(paths, lengths)] == labels
-    within = hmm.align_within(model, posteriors, bounds)
+    paths = decoding.align(model, posteriors, lengths, labels)
+    assert [[one.phone for one in row] for row in decoding.segments(paths, lengths)] == labels
+    within = decoding.align_within(model, posteriors, bounds)
     for row, parts in zip(within, bounds, strict=True):
         for one in parts:
             own = row[one.start : one.stop].tolist()
             assert own == sorted(own) and set(own) == set(hmm.states_of(one.phone))
     assert all(map(torch.equal, within, states))  # the net is sure of the equal division
     posteriors, _ = padded(states, sure=0.0)
-    assert not all(map(torch.equal, hmm.align_within(model, posteriors, bounds), states))
+    assert not all(map(torch.equal, decoding.align_within(model, posteriors, bounds), states))
 
 
 def test_a_phone_with_fewer_frames_than_states_is_divided_equally():
     model, *_ = model_of_timit()
     aa, silence = phones.numbers(["aa", "h#"])
     bounds = [[hmm.Segment(silence, 0, 4), hmm.Segment(aa, 4, 5), hmm.Segment(aa, 5, 7), hmm.Segment(aa, 7, 12)]]
-    (states,) = hmm.align_within(model, torch.randn(1, 12, 185).log_softmax(-1), bounds)
+    (states,) = decoding.align_within(model, torch.randn(1, 12, 185).log_softmax(-1), bounds)
     a, s = phones.FIRST[aa], phones.FIRST[silence]
     assert states[:7].tolist() == [s, s + 1, s + 3, s + 4, a + 1, a, a + 2]
     assert set(states[7:].tolist()) == {a, a + 1, a + 2}
@@ -203,25 +203,22 @@ def test_what_cannot_be_decoded_is_refused():
     model, *_ = model_of_timit()
     good = torch.zeros(1, 4, 185)
     with pytest.raises(ValueError, match=r"\(utterances, frames, 185\), not \(1, 4, 39\)"):
-        hmm.decode(model, torch.zeros(1, 4, 39), [4])
+        decoding.decode(model, torch.zeros(1, 4, 39), [4])
     with pytest.raises(ValueError, match="the net they came from has diverged"):
-        hmm.decode(model, good * float("nan"), [4])
+        decoding.decode(model, good * float("nan"), [4])
     with pytest.raises(ValueError, match="1 to 4 frames, but lengths"):
-        hmm.decode(model, good, [5])
+        decoding.decode(model, good, [5])
     with pytest.raises(ValueError, match="an utterance of 4 frames cannot pass through 6 states"):
-        hmm.align(model, good, [4], [[1, 2]])
+        decoding.align(model, good, [4], [[1, 2]])
 
 
-def test_a_model_is_kept_in_a_file_and_other_files_are_refused(tmp_path):
-    model, *_ = model_of_timit()
-    tuned = hmm.Hmm(**{**vars(model), "scale": 0.4, "penalty": 2.5})
-    path = tmp_path / "hmm.safetensors"
-    hmm.save(path, tuned)
-    again = hmm.load(path)
-    assert (again.scale, again.penalty) == (0.4, 2.5)
-    assert all(torch.equal(getattr(again, name), getattr(tuned, name)) for name in hmm.TENSORS)
-    with pytest.raises(ValueError, match=r"none\.safetensors is missing"):
-        hmm.load(tmp_path / "none.safetensors")
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(ValueError, match=r"hmm\.safetensors cannot be read"):
-        hmm.load(path)
+def test_utterances_one_after_another_are_recognised_as_each_alone(monkeypatch):
+    model, _, states, _ = model_of_timit()
+    posteriors, counts = padded(states)
+    flat = torch.cat([row[:count] for row, count in zip(posteriors, counts, strict=True)])
+    monkeypatch.setattr(decoding, "FRAMES", 200)
+    found = decoding.recognise(model, flat, counts)
+    alone = [
+        decoding.segments(decoding.decode(model, posteriors[k : k + 1, :n], [n]), [n])[0] for k, n in enumerate(counts)
+    ]
+    assert found == alone

@@ -71,7 +71,9 @@ def find(folder: Path) -> list[Utterance]:
         part = next((part for part in below if part in ("train", "test")), "")
         found.append(Utterance("/".join([*below, stem]), speaker, stem, part, sounds[path.parent, stem], path))
     if not found:
-        raise DataError(f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav")
+        raise DataError(
+            f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav"
+        )
     return found
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from meannet.speech import scoring
-from meannet.speech.hmm import Hmm, decode, segments
+from meannet.speech.decoding import recognise
+from meannet.speech.hmm import Hmm
 
 SCALES = (0.2, 0.3, 0.4, 0.55, 0.75, 1.0)
 PENALTIES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
@@ -43,21 +44,21 @@ class Tuned:
 def tune(
     hmm: Hmm,
     log_posteriors: Tensor,
-    lengths: Sequence[int],
+    counts: Sequence[int],
     references: Sequence[Sequence[int]],
     *,
     scales: Sequence[float] = SCALES,
     penalties: Sequence[float] = PENALTIES,
 ) -> Tuned:
-    """Try every pair on development utterances: log probabilities (utterances, frames, states) and phones as said.
+    """Try every pair on development utterances: their log probabilities, as `recognise` has them, and their phones.
 
     Of equally good pairs the one with the smaller penalty, then the smaller scale, is taken.
     """
     tried = []
     for scale in scales:
         for penalty in penalties:
-            paths = decode(replace(hmm, scale=scale, penalty=penalty), log_posteriors, lengths)
-            found = [[one.phone for one in row] for row in segments(paths, lengths)]
+            rows = recognise(replace(hmm, scale=scale, penalty=penalty), log_posteriors, counts)
+            found = [[one.phone for one in row] for row in rows]
             tried.append(Tried(scale, penalty, scoring.errors(references, found)))
     best = min(tried, key=lambda one: (one.errors, abs(one.penalty), one.scale))
     return Tuned(replace(hmm, scale=best.scale, penalty=best.penalty), tried)
