@@ -88,6 +88,10 @@ class RunFolder:
         """Where an architecture's pretrained stack is kept."""
         return self.path / self.state(hidden, of).name.replace("state", "pretrained")
 
+    def recogniser(self, hidden: Sequence[int], of: int) -> Path:
+        """Where is kept what recognising phones needs beside an architecture's nets."""
+        return self.path / self.state(hidden, of).name.replace("state", "recogniser")
+
     def append(self, records: Iterable[dict[str, Any]], path: Path | None = None) -> None:
         """Add lines to the record; on the disk when this returns, before the state that builds on them."""
         path = path or self.metrics

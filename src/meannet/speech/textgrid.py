@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meannet.speech import phones
+from meannet.speech.fbank import LENGTH, SHIFT
 from meannet.speech.hmm import Segment
-
-LENGTH, SHIFT = 0.025, 0.010  # seconds: a frame is a window of this length, the next one begins so much later
 
 
 @dataclass(frozen=True)

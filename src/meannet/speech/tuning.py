@@ -30,8 +30,11 @@ class Tuned:
     hmm: Hmm
     tried: list[Tried]
 
+    def numbers(self) -> dict[str, float]:
+        return {"scale": self.hmm.scale, "penalty": self.hmm.penalty}
+
     def to_json(self) -> dict[str, Any]:
-        return {"scale": self.hmm.scale, "penalty": self.hmm.penalty, "tried": [vars(one) for one in self.tried]}
+        return {**self.numbers(), "on_the_edge": self.on_the_edge, "tried": [vars(one) for one in self.tried]}
 
     @property
     def on_the_edge(self) -> bool:
