@@ -10,8 +10,8 @@ from meannet.speech import scoring
 from meannet.speech.decoding import recognise
 from meannet.speech.hmm import Hmm
 
-SCALES = (0.2, 0.3, 0.4, 0.55, 0.75, 1.0)
-PENALTIES = (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0)
+SCALES = (0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+PENALTIES = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
