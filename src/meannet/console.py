@@ -20,6 +20,7 @@ from meannet import outcome, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
+from meannet.lots import lots
 from meannet.pretrain.stack import Done
 from meannet.runlog import RunFolder
 
@@ -226,11 +227,12 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     experiment = folder.experiment()
     dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
     rows = []
-    for hidden in experiment.net.hidden:
-        name = outcome.net_name(experiment, hidden, dataset)
-        with naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-            fleet, faults, cases = experiments.load_fleet(experiment, folder, hidden, dataset, where)
-            rows += outcome.sampled_rows(experiment, fleet, name, cases, options.samples, faults)
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = outcome.net_name(part, lot.hidden, cases)
+        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            fleet, faults, cases = experiments.load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}

@@ -13,6 +13,7 @@ from triton.compiler import ASTSource, compile
 from meannet.fast import kernels
 from meannet.fast.cuda import Captured
 from meannet.nn import dense
+from meannet.nn.windows import Windows
 from meannet.pretrain.draws import launched
 
 POINTERS = {
@@ -64,6 +65,11 @@ def main():
         inputs, targets = torch.zeros(100, 784), torch.zeros(100, dtype=torch.int64)
         engine = Captured(fleet, inputs, targets, 100, [15.0] * nets, precision)
         engine.epoch(0, [1.0] * nets, 0.5, lambda: False)
+    rates = [torch.full((2, 1), rate, dtype=torch.float64) for rate in (0.2, 0.5)]
+    fleet = dense.initial_fleet((2520, 64, 185), range(2), rates, units="logistic")
+    windows = Windows(torch.zeros(300, 120), torch.arange(200), 21)
+    engine = Captured(fleet, windows, torch.zeros(200, dtype=torch.int64), 100, [15.0] * 2)
+    engine.epoch(0, [1.0] * 2, 0.5, lambda: False)
     launched(torch.zeros(2, 100, 500), torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4 << 24)
     assert {key[0] for key in Compiling.made} == set(names), "not every kernel was launched"
     assert max(Compiling.made.values()) <= SHARED, "a block wants more shared memory than there is"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from meannet.speech.hmm import Segment
-    from meannet.speech.windows import Windows
+    from meannet.nn.windows import Windows
 
 Say = Callable[[str], None]
 
@@ -179,7 +179,7 @@ def cut(features: "Sequence[Tensor]", mean: "Tensor", sd: "Tensor", width: int) 
     """Windows around every frame of some recordings, normalised."""
     import torch
 
-    from meannet.speech.windows import Windows, padded
+    from meannet.nn.windows import Windows, padded
 
     table, starts = padded(torch.cat(list(features)).sub_(mean).div_(sd), list(map(len, features)), width)
     return Windows(table, starts, width)
