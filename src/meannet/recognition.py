@@ -168,11 +168,20 @@ def _example(dataset: Dataset, spoken: Spoken, every: Sequence[Recognised]) -> t
     middle = windows.view(counts[shortest], spoken.speech.frames, -1)[:, spoken.speech.frames // 2, :bins]
     seconds = round((counts[shortest] - 1) * SHIFT + LENGTH, 6)
     one = spoken.test[shortest]
+    said = [part.phone for part in one.bounds]
     shown = {
         "name": one.name,
         "seconds": seconds,
         "said": [vars(part) for part in timed(one.bounds, seconds)],
-        "recognised": [[vars(part) for part in timed(net.found[shortest], seconds)] for net in every],
+        "recognised": [
+            [
+                vars(part) | {"right": right}
+                for part, right in zip(
+                    timed(row, seconds), scoring.marked(said, [p.phone for p in row])[1], strict=True
+                )
+            ]
+            for row in (net.found[shortest] for net in every)
+        ],
     }
     return shown, (middle * spoken.sd[:bins] + spoken.mean[:bins]).half()
 

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from meannet import config
-from meannet.report import features, figures, findings, pretraining, svg, tables, written
+from meannet.report import features, figures, findings, pretraining, speech, svg, tables, written
 from meannet.report.runs import Run
 
 
@@ -66,6 +66,7 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "training_finding": findings.training_by_epoch(run),
         "training_limit": _cut(run, "train_error", figures.training_limit(run), 100),
         "pretraining": pretraining.gather(run, f"p{number}"),
+        "speech": speech.gather(run, f"h{number}"),
         "features_seed": shown[0] if shown else None,
         "features": shown[1] if shown else [],
         "features_finding": findings.features(run, {panel.arm: panel.smoothness for panel in shown[1]})

@@ -78,11 +78,11 @@ def score(references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[int
     for one, other, table in zip(said, heard, _distances(said, heard), strict=True):
         for a, b in _pairs(one, other, table.tolist()):
             if a is None:
-                inserted[b] += 1
+                inserted[other[b]] += 1
             elif b is None:
-                deleted[a] += 1
+                deleted[one[a]] += 1
             else:
-                confusions[a, b] += 1
+                confusions[one[a], other[b]] += 1
     return Score(confusions, deleted, inserted, len(said))
 
 
@@ -91,6 +91,21 @@ def errors(references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[in
     said, heard = ([phones.scored(row) for row in rows] for rows in (references, hypotheses))
     ends = zip(_distances(said, heard), said, heard, strict=True)
     return sum(int(table[len(one), len(other)]) for table, one, other in ends)
+
+
+def marked(said: Sequence[int], heard: Sequence[int]) -> tuple[list[bool], list[bool]]:
+    """Which phones of an utterance were recognised, and which of those recognised were said; q always counts as so."""
+    places = [
+        [k for k, phone in enumerate(row) if phones.CLASS_OF_PHONE[phone] != phones.NO_CLASS] for row in (said, heard)
+    ]
+    classes = [phones.scored(row) for row in (said, heard)]
+    right = [True] * len(said), [True] * len(heard)
+    for a, b in _pairs(*classes, _distances(*([row] for row in classes))[0].tolist()):
+        if a is None or b is None or classes[0][a] != classes[1][b]:
+            for side, at in enumerate((a, b)):
+                if at is not None:
+                    right[side][places[side][at]] = False
+    return right
 
 
 def frame_errors(guesses: Tensor, targets: Tensor) -> tuple[int, int]:
@@ -122,20 +137,21 @@ def _padded(rows: Sequence[Sequence[int]], width: int, filled: int) -> np.ndarra
     return np.array([[*row, *[filled] * (width - len(row))] for row in rows], np.int32).reshape(len(rows), width)
 
 
-def _pairs(
-    said: Sequence[int], heard: Sequence[int], table: list[list[int]]
-) -> list[tuple[int, int] | tuple[None, int] | tuple[int, None]]:
-    """What was said beside what was heard, with None for nothing; of equally good ways, substitutions first."""
-    found: list[Any] = []
+def _pairs(said: Sequence[int], heard: Sequence[int], table: list[list[int]]) -> list[tuple[Any, Any]]:
+    """Places in what was said beside places in what was heard, None where there is none.
+
+    Of equally good ways it is the one with a substitution, or none, where that is possible, from the end on.
+    """
+    found: list[tuple[Any, Any]] = []
     a, b = len(said), len(heard)
     while a or b:
         if a and b and table[a][b] == table[a - 1][b - 1] + (said[a - 1] != heard[b - 1]):
             a, b = a - 1, b - 1
-            found.append((said[a], heard[b]))
+            found.append((a, b))
         elif a and table[a][b] == table[a - 1][b] + 1:
             a -= 1
-            found.append((said[a], None))
+            found.append((a, None))
         else:
             b -= 1
-            found.append((None, heard[b]))
+            found.append((None, b))
     return found[::-1]
