@@ -16,7 +16,7 @@ TOY = small("digits", epochs=3, samples=0)
 
 
 def line(epoch: int, net: str = "a", seconds: float = 1.0) -> dict:
-    return {"epoch": epoch, "net": net, "seconds": seconds}
+    return {"epoch": epoch, "net": net, "seed": 0, "seconds": seconds}
 
 
 @pytest.fixture

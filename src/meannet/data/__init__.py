@@ -29,6 +29,7 @@ NAMES = (
     "timit",
     "timit-sample",
     "recordings",
+    "timit-size",
     "reuters",
     "rcv1-subset",
     "reuters21578",

@@ -5,6 +5,7 @@ divided into are sets of recordings: to learn from, to tune the decoder on, to b
 those that are learned from.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,46 +90,44 @@ def _unit(one: Utterance, speech: Speech) -> str:
 def dataset(name: str, sets: Sequence[Sets], speech: Speech, say: Say, *, decode: bool) -> Dataset:
     """One data set, or one with a fold for each of several sets; every recording is read once."""
     used = list(dict.fromkeys(one for each in sets for part in each for one in part))
-    recordings = corpus.read(used)
-    made = _Frames(recordings, speech)
-    folds = tuple(_fold(name, each, made, replace(speech, decode=speech.decode and decode)) for each in sets)
-    facts = _facts(recordings, made, folds)
-    for line in _described(name, facts, folds):
+    return divided(name, sets, framed(corpus.read(used), speech), replace(speech, decode=speech.decode and decode), say)
+
+
+def divided(name: str, sets: Sequence[Sets], every: "Framed", speech: Speech, say: Say) -> Dataset:
+    """The same of frames that are there already."""
+    folds = tuple(_fold(name, each, every, speech) for each in sets)
+    facts = _facts(every, sets, folds)
+    for line in _described(name, facts):
         say(line)
     if len(folds) == 1:
         return replace(folds[0], facts=facts)
-    together = digest_of([fold.digest for fold in folds])
+    together = hashlib.sha256("".join(fold.digest for fold in folds).encode()).hexdigest()
     return replace(folds[0], folds=folds, digest=together, facts=facts)
 
 
-def digest_of(parts: Sequence[str]) -> str:
-    import hashlib
+class Framed(NamedTuple):
+    """Every utterance by its name, before anything is divided."""
 
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
+    rate: int
+    features: "dict[str, Tensor]"  # (frames, features)
+    labelled: dict[str, Labelled]
 
 
-class _Frames:
-    """Features and states of every recording, before anything is divided."""
+def framed(recordings: Sequence[Recording], speech: Speech) -> Framed:
+    """Filter banks with differences."""
+    import torch
 
-    def __init__(self, recordings: Sequence[Recording], speech: Speech):
-        import torch
+    from meannet.speech import fbank
 
-        from meannet.speech import fbank, hmm
-
-        self.rate = recordings[0].rate
-        waves = [torch.from_numpy(one.samples) for one in recordings]
-        banks, counts = fbank.filter_banks(waves, self.rate, speech.bins)
-        for one, count in zip(recordings, counts, strict=True):
-            if not count:
-                raise DataError(f"{one.utterance.audio} is shorter than a frame of 25 ms; leave it out")
-        every = fbank.with_deltas(banks, counts, speech.deltas)
-        names = [one.utterance.name for one in recordings]
-        self.features = dict(zip(names, every.split(counts), strict=True))
-        self.labelled = {one.utterance.name: labelled(one, count) for one, count in zip(recordings, counts, strict=True)}
-        self.states = {
-            name: torch.cat([hmm.equally(part.phone, part.stop - part.start) for part in one.bounds])
-            for name, one in self.labelled.items()
-        }
+    rate = recordings[0].rate
+    banks, counts = fbank.filter_banks([torch.from_numpy(one.samples) for one in recordings], rate, speech.bins)
+    for one, count in zip(recordings, counts, strict=True):
+        if not count:
+            raise DataError(f"{one.utterance.audio} is shorter than a frame of 25 ms; leave it out")
+    every = fbank.with_deltas(banks, counts, speech.deltas).split(counts)
+    names = [one.utterance.name for one in recordings]
+    rows = [labelled(one, count) for one, count in zip(recordings, counts, strict=True)]
+    return Framed(rate, dict(zip(names, every, strict=True)), dict(zip(names, rows, strict=True)))
 
 
 def labelled(recording: Recording, frames: int) -> Labelled:
@@ -145,34 +144,47 @@ def labelled(recording: Recording, frames: int) -> Labelled:
     return Labelled(recording.utterance.name, recording.phones, bounds)
 
 
-def _fold(name: str, sets: Sets, made: _Frames, speech: Speech) -> Dataset:
+def _fold(name: str, sets: Sets, every: Framed, speech: Speech) -> Dataset:
     import torch
 
-    learned = torch.cat([made.features[one.name] for one in sets.train])
-    mean = learned.double().mean(0).float()
-    sd = learned.double().std(0, correction=0).float().clamp(min=1e-6)
-    del learned
+    from meannet.speech.hmm import equally
+
+    mean, sd = moments([every.features[one.name] for one in sets.train])
+
+    def rows(part: Sequence[Utterance]) -> list[Labelled]:
+        return [every.labelled[one.name] for one in part]
+
+    def windows(part: Sequence[Utterance]) -> "Windows":
+        return cut([every.features[one.name] for one in part], mean, sd, speech.frames)
 
     def cases(part: Sequence[Utterance]) -> Cases:
-        return Cases(cut([made.features[one.name] for one in part], mean, sd, speech.frames),
-                     torch.cat([made.states[one.name] for one in part]))  # fmt: skip
+        states = [equally(one.phone, one.stop - one.start) for row in rows(part) for one in row.bounds]
+        return Cases(windows(part), torch.cat(states))
 
     train, test = cases(sets.train), cases(sets.test)
-    dev = cases(sets.dev).inputs if sets.dev and speech.decode else train.inputs.first(0)
     classes = torch.tensor(phones.CLASS_OF_STATE)
     spoken = Spoken(
         speech=speech,
-        rate=made.rate,
+        rate=every.rate,
         mean=mean,
         sd=sd,
-        train=[made.labelled[one.name] for one in sets.train],
-        test=[made.labelled[one.name] for one in sets.test],
-        dev=[made.labelled[one.name] for one in sets.dev],
-        dev_inputs=dev,
+        train=rows(sets.train),
+        test=rows(sets.test),
+        dev=rows(sets.dev),
+        dev_inputs=windows(sets.dev) if speech.decode else train.inputs.first(0),
         left_out=int((classes[test.targets] == phones.NO_CLASS).sum()),
     )
     states = tuple(f"{phones.PHONES[p]}.{s - phones.FIRST[p]}" for s, p in enumerate(phones.PHONE_OF_STATE))
     return Dataset(name, train, test, states, None, digest(train, test), {}, spoken=spoken)
+
+
+def moments(parts: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":
+    """Mean and standard deviation of every feature over all frames; one that never varies is left as it is."""
+    count = sum(map(len, parts))
+    mean: Any = sum(part.double().sum(0) for part in parts) / count
+    square: Any = sum((part - mean).square().sum(0) for part in parts) / count
+    sd = square.sqrt().float()
+    return mean.float(), sd.where(sd > 1e-6, 1.0)
 
 
 def cut(features: "Sequence[Tensor]", mean: "Tensor", sd: "Tensor", width: int) -> "Windows":
@@ -185,15 +197,15 @@ def cut(features: "Sequence[Tensor]", mean: "Tensor", sd: "Tensor", width: int) 
     return Windows(table, starts, width)
 
 
-def _facts(recordings: Sequence[Recording], made: _Frames, folds: Sequence[Dataset]) -> dict[str, Any]:
+def _facts(every: Framed, sets: Sequence[Sets], folds: Sequence[Dataset]) -> dict[str, Any]:
     """For the run's result: sizes of everything, by fold where there are several."""
     spoken = [fold.spoken for fold in folds]
     return {
-        "speakers": len(corpus.speakers(one.utterance for one in recordings)),
-        "recordings": len(recordings),
-        "frames": sum(map(len, made.features.values())),
-        "rate": made.rate,
-        "percent": True,  # errors are per cent: folds differ in size
+        "speakers": len(corpus.speakers(one for each in sets for part in each for one in part)),
+        "recordings": len(every.features),
+        "frames": sum(map(len, every.features.values())),
+        "rate": every.rate,
+        "percent": True,  # errors are per cent, since folds differ in size
         "folds": [
             {
                 "train": len(fold.train.targets),
@@ -207,7 +219,7 @@ def _facts(recordings: Sequence[Recording], made: _Frames, folds: Sequence[Datas
     }
 
 
-def _described(name: str, facts: dict[str, Any], folds: Sequence[Dataset]) -> list[str]:
+def _described(name: str, facts: dict[str, Any]) -> list[str]:
     sizes = facts["folds"]
     judged, left_out = (sum(one[key] for one in sizes) for key in ("test", "left_out"))
     several = f", in {len(sizes)} turns" if len(sizes) > 1 else ""
