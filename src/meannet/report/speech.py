@@ -27,7 +27,7 @@ GROUPS = {
     "stops": "p t k b d g",
     "silence": "sil",
 }
-DELETED = "none"  # recognised where a phone was deleted
+DELETED = "deleted"
 TRACKS = 3  # the most arms beside what was said
 GREY = (112, 122, 134)
 DARKEST = 0.3  # the share of a phone's errors that has the full colour
@@ -125,9 +125,8 @@ def _confusions(run: Run, arm: str, found: Sequence[Any], mark: str) -> Figure:
     narrow = _matrix(grouped, list(GROUPS), colour, 400)
     finding, pairs = _most_confused(whole, names)
     says = (
-        f"{run.nets[0] if len(run.nets) == 1 else found[0][0]['net']}, {arm}, all seeds. A row is a phone that was said, "
-        f"a column what was recognised; grey is right, colour is wrong, the darker the larger the share of the row. "
-        f"The last column is phones that were deleted. {pairs}"
+        f"{found[0][0]['net']}, {arm}, all seeds. A row is a phone that was said, a column what was recognised. "
+        f"Grey is right and colour wrong, the darker the larger the share of the row. {pairs}"
     )
     return Figure(finding, says, _marked(f"{mark}-c-wide", wide), _marked(f"{mark}-c", narrow))
 
@@ -144,10 +143,14 @@ def _most_confused(counts: Array, names: list[str]) -> tuple[str, str]:
     ]
     pairs.sort(key=lambda pair: -pair[0])
     if not pairs:
-        return f"No phone is taken for another; {lost / total:.0%} are deleted", ""
-    most = [f"{said} is taken for {heard} {share:.0%} of the time" for _, said, heard, share in pairs[:5]]
-    finding = f"The commonest confusion: {most[0]}; {lost / total:.0%} of all phones are deleted"
+        return f"No phone is taken for another; {_share(lost / total)} are deleted", ""
+    most = [f"{said} is taken for {heard} {_share(share)} of the time" for _, said, heard, share in pairs[:5]]
+    finding = f"The commonest confusion: {most[0]}; {_share(lost / total)} of all phones are deleted"
     return finding, f"Next: {', '.join(most[1:])}." if most[1:] else ""
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
 
 
 def _matrix(
@@ -188,7 +191,7 @@ def _matrix(
         axes.text(left - 6, 14, "said ↓  recognised →", color=SOFT, ha="right" if groups else "left", va="center")
         right = float(np.trace(counts[:, :rows]) / max(counts.sum(), 1))
         return finish(
-            made, f"Confusions of {rows} classes of phones; {right:.0%} of the phones said are on the diagonal."
+            made, f"Confusions of {rows} classes of phones; {_share(right)} of the phones said are on the diagonal."
         )
 
 
@@ -205,11 +208,11 @@ def _utterance(run: Run, arm: str, found: Sequence[Any], mark: str) -> Figure:
     narrow = _tracks(run, shown, {arm: rows[arm]} if arm in rows else rows, tensors["frames"], 400, 12)
     wrong = {name: sum(not part["right"] for part in row) for name, row in rows.items()}
     counted = ", ".join(f"{count} with {name}" for name, count in wrong.items())
-    finding = f"Of an utterance of {len(shown['said'])} phones, so many were recognised that were not said: {counted}"
+    finding = f"One utterance of {len(shown['said'])} phones; recognised but not said: {counted}"
     says = (
-        f"{shown['name']}, a test utterance, the shortest; seed {facts['nets'][0]['seed']}; its beginning, where all does "
-        "not fit. Above, the filter banks, low frequencies below; then the phones as labelled by hand and as recognised. "
-        "Colour marks phones that were not said."
+        f"{shown['name']}, the shortest test utterance; seed {facts['nets'][0]['seed']}; only its beginning, where all "
+        "of it does not fit. Above are the filter banks, low frequencies below; then the phones as labelled by hand "
+        "and as recognised. Coloured ones were not said."
     )
     return Figure(finding, says, _marked(f"{mark}-u-wide", wide), _marked(f"{mark}-u", narrow))
 
@@ -251,20 +254,13 @@ def _tracks(
 
 def _phone(axes: Axes, part: Mapping[str, Any], x0: float, x1: float, y: float, height: float, colour: str) -> None:
     wrong = not part.get("right", True)
-    axes.add_patch(
-        Rectangle(
-            (x0 + 0.5, y),
-            max(x1 - x0 - 1, 0.5),
-            height,
-            facecolor=colour if wrong else RULE,
-            alpha=0.3 if wrong else 0.6,
-            linewidth=0,
-        )  # fmt: skip
-    )
-    size = 12 if x1 - x0 > 8 * len(part["phone"]) else 9
-    if x1 - x0 > 4.4 * len(part["phone"]):
-        axes.text((x0 + x1) / 2, y + height / 2, part["phone"], ha="center", va="center_baseline", size=size,
-                  color=colour if wrong else INK, weight="bold" if wrong else "normal")  # fmt: skip
+    face = {"facecolor": colour if wrong else RULE, "alpha": 0.3 if wrong else 0.6, "linewidth": 0}
+    axes.add_patch(Rectangle((x0 + 0.5, y), max(x1 - x0 - 1, 0.5), height, **face))
+    roomy, fits = (x1 - x0 > pixels * len(part["phone"]) for pixels in (8, 4.4))
+    if fits:
+        look = {"color": colour, "weight": "bold"} if wrong else {"color": INK}
+        where = {"ha": "center", "va": "center_baseline", "size": 12 if roomy else 9}
+        axes.text((x0 + x1) / 2, y + height / 2, part["phone"], **look, **where)
 
 
 def _shaded(frames: Array) -> np.ndarray:
