@@ -58,7 +58,7 @@ def run(experiment: Experiment, folder: str | Path, options: Options = Options()
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
-    dataset = data.load(experiment.data, say=options.say)
+    dataset = load_cases(experiment, where, options.say)
     made = RunFolder.create(Path(folder), experiment)
     try:
         return _run(experiment, made, dataset, where, options)
@@ -78,7 +78,17 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.path == "auto":
         options = replace(options, path=opened.began_with("path", "auto"))
     where = device.choose(options.device)
-    return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
+    return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
+
+
+def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str], None]) -> Dataset:
+    """All cases of an experiment; states of frames from another run's nets where it asks for that."""
+    dataset = data.load(experiment.data, say=say)
+    if experiment.data.speech is None or not experiment.data.speech.aligned_by:
+        return dataset
+    from meannet.realignment import realigned
+
+    return realigned(experiment, dataset, where, say)
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
@@ -209,7 +219,7 @@ def _run(
                 "name": dataset.name,
                 "held_out": experiment.data.held_out,
                 "n_train": len(dataset.train.inputs),
-                "n_test": sum(len(one.test.inputs) for one in dataset.folds or (dataset,)),
+                "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
                 "image": dataset.image,
                 "classes": dataset.classes,
                 "digest": dataset.digest,
@@ -224,6 +234,8 @@ def _run(
             "commit": device.commit(),
             "versions": device.versions(),
         }
+        if all("phone_error_rate" in arm["metrics"] for arm in arms):
+            result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:
             result["pretraining"] = pretraining.summary(folder)
         folder.write("result.json", result)

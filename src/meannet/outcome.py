@@ -185,15 +185,16 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
     }
 
 
-def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over the seeds that both finished.
+def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, Any]]:
+    """Each later arm against the first of the same net, paired over the seeds that both finished, by errors or a figure.
 
     Beyond the spread: the mean difference is more than two standard errors from zero.
     """
     found = []
     for arm in arms:
         base = next(other for other in arms if other["net"] == arm["net"])
-        ours, theirs = (dict(zip(a["seeds"], a["errors"], strict=True)) for a in (arm, base))
+        values = [a["metrics"][figure] if figure else a["errors"] for a in (arm, base)]
+        ours, theirs = (dict(zip(a["seeds"], v, strict=True)) for a, v in zip((arm, base), values, strict=True))
         differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
         if arm is base or len(differences) < 2:
             continue
@@ -221,6 +222,11 @@ def sampled_rows(
     wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
     counts = evaluate.sample_counts(samples)
     arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
+    scale = None if dataset.spoken is None else PER_CENT / len(inputs)  # of recordings: states, in per cent
+
+    def told(errors: Any) -> Any:
+        return errors if scale is None else [told(e) for e in errors] if isinstance(errors, list) else round(scale * errors, 3)
+
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     gone = {fault.net for fault in faults}
     return [
@@ -228,11 +234,11 @@ def sampled_rows(
             "net": name,
             "arm": arm,
             "seed": seed,
-            "n_test": len(inputs),
-            "mean_network": wrong[net],
+            "n_test": len(inputs) if scale is None else PER_CENT,
+            "mean_network": told(wrong[net]),
             "counts": counts,
-            "arithmetic": arithmetic[net],
-            "geometric": geometric[net],
+            "arithmetic": told(arithmetic[net]),
+            "geometric": told(geometric[net]),
         }
         for net, (arm, seed) in enumerate(pairs)
         if net not in gone

@@ -146,6 +146,11 @@ def digest(train: Cases, test: Cases) -> str:
     return state.hexdigest()
 
 
+def digest_of(folds: Iterable[Dataset]) -> str:
+    """A hash of several data sets that are one."""
+    return hashlib.sha256("".join(fold.digest for fold in folds).encode()).hexdigest()
+
+
 def counts(texts: Iterable[str], n_words: int = 2000, **options: Any) -> "Counts":
     """log(1 + C) of the commonest words that are no stop words, as in C, for texts of one's own; see texts.counts."""
     from meannet.data.texts import counts

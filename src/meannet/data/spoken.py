@@ -5,13 +5,12 @@ divided into are sets of recordings: to learn from, to tune the decoder on, to b
 those that are learned from.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meannet.config import Speech
-from meannet.data import Cases, DataError, Dataset, corpus, digest
+from meannet.data import Cases, DataError, Dataset, corpus, digest, digest_of
 from meannet.data.corpus import Recording, Utterance
 from meannet.speech import phones
 
@@ -101,8 +100,7 @@ def divided(name: str, sets: Sequence[Sets], every: "Framed", speech: Speech, sa
         say(line)
     if len(folds) == 1:
         return replace(folds[0], facts=facts)
-    together = hashlib.sha256("".join(fold.digest for fold in folds).encode()).hexdigest()
-    return replace(folds[0], folds=folds, digest=together, facts=facts)
+    return replace(folds[0], folds=folds, digest=digest_of(folds), facts=facts)
 
 
 class Framed(NamedTuple):
