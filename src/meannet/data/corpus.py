@@ -56,7 +56,7 @@ def find(folder: Path) -> list[Utterance]:
         raise DataError(f"there is no folder {folder}")
     files = [path for path in folder.rglob("*") if path.is_file()]
     sounds: dict[tuple[Path, str], Path] = {}
-    for path in sorted(files, reverse=True):  # where there are both, SA1.WAV.wav is the one that was converted
+    for path in sorted(files):  # where there are both, SA1.WAV.wav, which was converted, comes after SA1.WAV
         if path.suffix.lower() == ".wav":
             stem = path.stem.lower()
             sounds[path.parent, stem.removesuffix(".wav")] = path

@@ -34,6 +34,8 @@ def load(*, held_out: bool, say: Say, speech: Speech = SPEECH) -> Dataset:
     """Learn from the training speakers; be judged on the core test set, or as `speech.judged` says."""
     if speech.folds:
         raise ValueError("data.speech.folds must be 0: TIMIT comes divided into speakers to learn from and others")
+    if not where().is_dir():
+        fetch(force=False, say=say)
     found = corpus.find(where())
     missing = incomplete(found)
     if missing:
