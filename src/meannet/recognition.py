@@ -177,9 +177,7 @@ def _example(dataset: Dataset, spoken: Spoken, every: Sequence[Recognised]) -> t
         "recognised": [
             [
                 vars(part) | {"right": right}
-                for part, right in zip(
-                    timed(row, seconds), scoring.marked(said, [p.phone for p in row])[1], strict=True
-                )
+                for part, right in zip(timed(row, seconds), scoring.marked(said, [p.phone for p in row]), strict=True)
             ]
             for row in (net.found[shortest] for net in every)
         ],

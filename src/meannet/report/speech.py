@@ -111,7 +111,7 @@ def _confusions(run: Run, arm: str, found: Sequence[Any], mark: str) -> Figure:
     classes = found[0][0]["classes"]
     chosen = [(tensors, [k for k, net in enumerate(facts["nets"]) if net["arm"] == arm]) for facts, tensors in found]
     confused, deleted = (
-        sum(tensors[part][nets].sum(0) for tensors, nets in chosen) for part in ("confusions", "deleted")
+        np.concatenate([tensors[part][nets] for tensors, nets in chosen]).sum(0) for part in ("confusions", "deleted")
     )
     counts = np.concatenate((confused, deleted[:, None]), 1)
     order = [classes.index(name) for group in GROUPS.values() for name in group.split()]
@@ -258,8 +258,8 @@ def _phone(axes: Axes, part: Mapping[str, Any], x0: float, x1: float, y: float, 
     axes.add_patch(Rectangle((x0 + 0.5, y), max(x1 - x0 - 1, 0.5), height, **face))
     roomy, fits = (x1 - x0 > pixels * len(part["phone"]) for pixels in (8, 4.4))
     if fits:
-        look = {"color": colour, "weight": "bold"} if wrong else {"color": INK}
-        where = {"ha": "center", "va": "center_baseline", "size": 12 if roomy else 9}
+        look: dict[str, Any] = {"color": colour, "weight": "bold"} if wrong else {"color": INK}
+        where: dict[str, Any] = {"ha": "center", "va": "center_baseline", "size": 12 if roomy else 9}
         axes.text((x0 + x1) / 2, y + height / 2, part["phone"], **look, **where)
 
 

@@ -93,19 +93,12 @@ def errors(references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[in
     return sum(int(table[len(one), len(other)]) for table, one, other in ends)
 
 
-def marked(said: Sequence[int], heard: Sequence[int]) -> tuple[list[bool], list[bool]]:
-    """Which phones of an utterance were recognised, and which of those recognised were said; q always counts as so."""
-    places = [
-        [k for k, phone in enumerate(row) if phones.CLASS_OF_PHONE[phone] != phones.NO_CLASS] for row in (said, heard)
-    ]
-    classes = [phones.scored(row) for row in (said, heard)]
-    right = [True] * len(said), [True] * len(heard)
-    for a, b in _pairs(*classes, _distances(*([row] for row in classes))[0].tolist()):
-        if a is None or b is None or classes[0][a] != classes[1][b]:
-            for side, at in enumerate((a, b)):
-                if at is not None:
-                    right[side][places[side][at]] = False
-    return right
+def marked(said: Sequence[int], heard: Sequence[int]) -> list[bool]:
+    """Which phones of those recognised were said; q always counts as said."""
+    one, other = phones.scored(said), phones.scored(heard)
+    pairs = _pairs(one, other, _distances([one], [other])[0].tolist())
+    right = iter([a is not None and one[a] == other[b] for a, b in pairs if b is not None])
+    return [phones.CLASS_OF_PHONE[phone] == phones.NO_CLASS or next(right) for phone in heard]
 
 
 def frame_errors(guesses: Tensor, targets: Tensor) -> tuple[int, int]:

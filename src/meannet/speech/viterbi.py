@@ -7,13 +7,14 @@ of one frame is a maximum over pairs of phones and a shift within phones, not a 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 NEVER = float("-inf")
+AT_A_TIME = 96  # utterances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,75 +71,91 @@ def best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths
 
 
 def plain_best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) -> Paths:
-    """`best_paths` in torch, which fast/viterbi.py is tested against."""
+    """`best_paths` in NumPy, which fast/viterbi.py is tested against.
+
+    NumPy does little work on few numbers sooner than torch. With more utterances at a time the scores of all pairs of
+    phones leave the processor's cache.
+    """
     order = sorted(range(len(lengths)), key=lambda k: -lengths[k])  # the longest first: those that go on are a prefix
-    place = torch.tensor(order, device=emissions.device)
-    graph = Graph(**{name: _in_order(part, place) for name, part in vars(graph).items()})
-    active = [sum(length > frame for length in lengths) for frame in range(max(lengths))]
-    frames = emissions.index_select(0, place).transpose(0, 1)
-    scores, entered, leaving = _forward(frames, active, graph)
-    states, begins, total = _backward(scores, entered, leaving, active, graph)
-    back = torch.tensor(order).argsort()
-    beyond = (0, 0, 0, emissions.shape[1] - len(active))
-    states, begins = F.pad(states, beyond, value=-1), F.pad(begins, beyond)
-    return Paths(states[:, back].T, begins[:, back].T, total[back])
+    states = torch.full(emissions.shape[:2], -1)
+    begins = torch.zeros(states.shape, dtype=torch.bool)
+    scores = torch.empty(len(order), dtype=emissions.dtype)
+    for begin in range(0, len(order), AT_A_TIME):
+        some = torch.tensor(order[begin : begin + AT_A_TIME])
+        sizes = [lengths[k] for k in some.tolist()]
+        frames = emissions[some.to(emissions.device), : sizes[0]].transpose(0, 1).cpu().numpy()
+        active = [sum(size > frame for size in sizes) for frame in range(sizes[0])]
+        shared = len(graph.first) == 1
+        parts = {name: part if shared else part[some.to(part.device)] for name, part in vars(graph).items()}
+        own = {name: np.broadcast_to(p.cpu().numpy(), (len(some), *p.shape[1:])) for name, p in parts.items()}
+        ends, entered, leaving = _forward(frames, active, own, shared)
+        path = _backward(ends, entered, leaving, active, own)
+        for whole, part in zip((states, begins), path[:2], strict=True):
+            whole[some, : sizes[0]] = torch.from_numpy(part).T
+        scores[some] = torch.from_numpy(path[2])
+    return Paths(states, begins, scores)
 
 
-def _in_order(part: Tensor, place: Tensor) -> Tensor:
-    return part.expand(len(place), *part.shape[1:]) if len(part) == 1 else part[place]
-
-
-def _forward(frames: Tensor, active: Sequence[int], graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(
+    frames: np.ndarray, active: Sequence[int], graph: dict[str, np.ndarray], shared: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores of the best paths that end in each state, (utterances, states), and how they came there, by frame:
 
     whether from another state, (frames, utterances, states), and the scores with which each phone can be left,
-    (frames, from, utterances). A maximum along the first axis is ten times as fast as one along others.
+    (frames, from, utterances). A maximum along the first axis is the fastest.
     """
-    scores = torch.full_like(frames[0], NEVER).scatter_(1, graph.first, graph.start) + frames[0]
-    entered = torch.zeros(len(active), *scores.shape, dtype=torch.bool, device=frames.device)
-    leaving = frames.new_empty(len(active), graph.first.shape[1], len(scores))
-    follow = graph.follow.transpose(0, 1)
-    moved = torch.full_like(scores, NEVER)
-    for frame in range(1, len(active)):
-        go = slice(active[frame])
-        now, new = scores[go], moved[go]
-        left = now + graph.leave[go]
-        new[:, 1:] = left[:, :-1]
-        leaving[frame, :, go] = left.gather(1, graph.last[go]).T
-        new.scatter_(1, graph.first[go], (leaving[frame, :, go, None] + follow[:, go]).amax(0))
-        stayed = now + graph.stay[go]
-        torch.gt(new, stayed, out=entered[frame, go])
-        torch.maximum(new, stayed, out=now)
-        now += frames[frame, go]
+    rows = np.arange(frames.shape[1])[:, None]
+
+    def of(name: str, n: int) -> tuple[Any, np.ndarray]:
+        """Where the first n utterances have these states; one index for all is faster than one for each."""
+        return (slice(None), graph[name][0]) if shared else (rows[:n], graph[name][:n])
+
+    scores = np.full_like(frames[0], NEVER)
+    scores[of("first", len(rows))] = graph["start"]
+    scores += frames[0]
+    n_phones = graph["first"].shape[1]
+    entered = np.zeros(frames.shape, bool)
+    leaving = np.empty((len(frames), n_phones, len(rows)), frames.dtype)
+    follow = graph["follow"].transpose(1, 0, 2)
+    moved, left, stayed = (np.full_like(scores, NEVER) for _ in range(3))
+    pairs = np.empty((n_phones, len(rows), n_phones), frames.dtype)
+    for frame in range(1, len(frames)):
+        n = active[frame]
+        now, new = scores[:n], moved[:n]
+        np.add(now, graph["leave"][:n], out=left[:n])
+        new[:, 1:] = left[:n, :-1]
+        leaving[frame, :, :n] = left[:n][of("last", n)].T
+        np.add(leaving[frame, :, :n, None], follow[:, :n], out=pairs[:, :n])
+        new[of("first", n)] = pairs[:, :n].max(0)
+        np.add(now, graph["stay"][:n], out=stayed[:n])
+        np.greater(new, stayed[:n], out=entered[frame, :n])
+        np.maximum(new, stayed[:n], out=now)
+        now += frames[frame, :n]
     return scores, entered, leaving
 
 
 def _backward(
-    scores: Tensor, entered: Tensor, leaving: Tensor, active: Sequence[int], graph: Graph
-) -> tuple[Tensor, Tensor, Tensor]:
-    """States and beginnings of phones, (frames, utterances), and the score of each utterance's best path.
-
-    In NumPy, which does little work on few numbers sooner than torch.
-    """
-    total, ended = ((scores + graph.leave).gather(1, graph.last) + graph.end).max(1)
-    first, last, follow, came, left = (
-        part.cpu().numpy() for part in (graph.first, graph.last, graph.follow, entered, leaving)
-    )
-    every, phone = np.arange(len(scores)), ended.cpu().numpy()
+    scores: np.ndarray, entered: np.ndarray, leaving: np.ndarray, active: Sequence[int], graph: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """States and beginnings of phones, (frames, utterances), and the score of each utterance's best path."""
+    every, first, last = np.arange(len(scores)), graph["first"], graph["last"]
+    ending = (scores + graph["leave"])[every[:, None], last] + graph["end"]
+    phone = ending.argmax(1)
     state = last[every, phone]
-    states = np.full((len(active), len(scores)), -1)
+    states = np.full((len(entered), len(scores)), -1)
     begins = np.zeros(states.shape, bool)
-    for frame in range(len(active) - 1, 0, -1):
+    for frame in range(len(entered) - 1, 0, -1):
         rows = every[: active[frame]]
         here, of = state[rows], phone[rows]
         states[frame, rows] = here
-        new = came[frame, rows, here]
+        new = entered[frame, rows, here]
         begin = begins[frame, rows] = new & (here == first[rows, of])
         state[rows] -= new
         (entering,) = begin.nonzero()
         if len(entering):
-            before = (left[frame][:, entering] + follow[entering, :, of[entering]].T).argmax(0)
+            into = graph["follow"][entering, :, of[entering]]
+            before = (leaving[frame][:, entering].T + into).argmax(1)
             phone[entering] = before
             state[entering] = last[entering, before]
     states[0], begins[0] = state, state == first[every, phone]
-    return torch.from_numpy(states), torch.from_numpy(begins), total.cpu()
+    return states, begins, ending.max(1)
