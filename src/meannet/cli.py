@@ -141,6 +141,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--choose", action="store_true", help="instead: other tables, on which defaults were chosen")
     one.add_argument("--pretrain", action="store_true", help="instead: contrastive divergence on 784-500")
     one.add_argument("--images", action="store_true", help="instead: the image nets beside plain eager PyTorch")
+    one.add_argument("--speech", action="store_true", help="instead: seconds of work for a second of speech")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")

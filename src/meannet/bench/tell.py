@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from meannet import device, screen
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images")
+KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images", "speech")
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -34,6 +35,7 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         "choose": tell_choice,
         "pretrain": tell_pretraining,
         "images": tell_images,
+        "speech": tell_speech,
     }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
@@ -219,3 +221,18 @@ def tell_images(console: Console, where: Any, _: argparse.Namespace) -> dict[str
     views = found["ten_views_ms"]
     console.print(f"ten views of one image, ImageNet net: {views['median']:.1f} ± {views['spread']:.1f} ms")
     return found
+
+
+def tell_speech(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import decoding
+
+    machine = describe(where)
+    console.print(machine)
+    rows = decoding.measure(where, console.print)
+    table = screen.table("what", numbers=("real-time factor", "times faster than speech", "repeats"))
+    for row in rows:
+        factor = f"{row['real_time_factor']:.2g} ± {row['spread']:.1g}"
+        table.add_row(row["what"], factor, f"{row['times_faster']:,.0f}", str(row["repeats"]))
+    console.print(table)
+    console.print("medians ± interquartile range; probabilities and weights are made up")
+    return {"device": machine, "decoding": rows, "date": time.strftime("%Y-%m-%d"), "commit": device.commit()}
