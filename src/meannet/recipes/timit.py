@@ -162,11 +162,12 @@ def sample() -> Experiment:
         paper="B, on 16 speakers",
         about="Per cent of frames of NLTK's sample of TIMIT put into the wrong one of 39 classes, with and without "
         "dropout; the 16 speakers take turns in being judged on. Phones are recognised too.",
-        data=Data(name="timit-sample", speech=Speech(frames=15, folds=8)),
+        data=Data(name="timit-sample", speech=Speech(frames=15, folds=4)),
         net=Net(hidden=((512,) * 3,)),
-        optim=replace(OPTIM, epochs=12, momentum_epochs=5),
+        optim=replace(OPTIM, epochs=30, lr=10.0, momentum_epochs=5),
         pretrain=replace(PRETRAIN, epochs=(2, 1), softmax_epochs=1),
-        seeds=tuple(range(8)),
+        arms=(replace(BACKPROP, lr=1.0), DROPOUT, DROPOUT_INPUT),
+        seeds=tuple(range(4)),
         claims=(),
         record_every=1,
         quick_epochs=2,
@@ -201,7 +202,7 @@ def sample_wide() -> Experiment:
 
 def choose() -> Experiment:
     """Learning rates of every arm for the sample, judged on speakers who are held out of learning in each turn."""
-    return _choose(sample(), "timit.choose", {"backprop": (0.1, 0.3, 1.0, 3.0), "dropout": (0.3, 1.0, 3.0, 10.0)})
+    return _choose(sample(), "timit.choose", {"backprop": (0.3, 1.0, 3.0), "dropout": (3.0, 10.0, 30.0)})
 
 
 def rates() -> Experiment:
