@@ -25,6 +25,7 @@ from meannet.pretrain.stack import Done
 from meannet.report.tables import unit_of
 from meannet.report.written import spread
 from meannet.runlog import RunFolder
+from meannet.speech import scoring
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -125,6 +126,8 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     judged = f"{unit} {'on' if percent else 'of'} {result['data']['n_test']:,}{frames}"
     console.print(f"{result['recipe']}: {judged} ({result['seconds']:.0f} s)")
     console.print(result_table(result))
+    if "phone_comparisons" in result:
+        console.print(f"phone errors are of {scoring.SAID}")
     if result["data"].get("made_up"):
         console.print(f"the data is made up: only time and memory count, {result['peak_mib']:,} MiB at most")
     for found in result["comparisons"]:

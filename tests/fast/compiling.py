@@ -11,10 +11,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from meannet.fast import kernels
+from meannet.fast import viterbi as paths
 from meannet.fast.cuda import Captured
 from meannet.nn import dense
 from meannet.nn.windows import Windows
 from meannet.pretrain.draws import launched
+from meannet.speech import phones, viterbi
 
 POINTERS = {
     torch.float32: "*fp32",
@@ -71,6 +73,12 @@ def main():
     engine = Captured(fleet, windows, torch.zeros(200, dtype=torch.int64), 100, [15.0] * 2)
     engine.epoch(0, [1.0] * 2, 0.5, lambda: False)
     launched(torch.zeros(2, 100, 500), torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4 << 24)
+    names.append("search")
+    paths.search = Compiling(paths.search)
+    for count in (len(phones.PHONES), paths.MOST_PHONES, 1):  # all phones; alignment of many and of one
+        states = [3] * count
+        parts = (torch.zeros(sum(states)), torch.zeros(count), torch.zeros(count, count), torch.zeros(count))
+        paths.best_paths(torch.zeros(2, 9, sum(states)), [9, 5], viterbi.one_graph(states, *parts))
     assert {key[0] for key in Compiling.made} == set(names), "not every kernel was launched"
     assert max(Compiling.made.values()) <= SHARED, "a block wants more shared memory than there is"
     print(len(Compiling.made), "compiled:", ", ".join(names))

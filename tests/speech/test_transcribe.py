@@ -44,6 +44,11 @@ def test_a_run_counts_phone_errors_of_every_net(folder):
     assert sum(judged) == sum(phone != "q" for phone in said)  # every speaker is judged on once, without q
 
 
+def test_the_closing_lines_of_a_run_say_how_silence_is_scored(folder, capsys):
+    assert cli.main(["run", "--resume", str(folder / "run")]) == 0  # a finished run tells its result again
+    assert "phone errors are of 39 classes, silence counted as one of them, q deleted" in capsys.readouterr().out
+
+
 def test_frame_figures_are_those_of_the_mean_network_frame_by_frame(folder):
     experiment = toy(folder / "corpus")
     dataset = load(experiment.data, say=lambda line: None).folds[0]

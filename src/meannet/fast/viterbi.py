@@ -67,8 +67,8 @@ def search(
         tl.load(at, mask=has0, other=0.0), tl.load(at + 1, mask=has1, other=0.0), tl.load(at + 2, mask=has2, other=0.0),
         tl.load(at + 3, mask=has3, other=0.0), tl.load(at + 4, mask=has4, other=0.0),
     )  # fmt: skip
-    place = (graph * n_phones + phone[:, None]) * n_phones + phone[None, :]
-    steps = tl.load(follow + place, mask=real[:, None] & real[None, :], other=never)
+    pair = (graph * n_phones + phone[:, None]) * n_phones + phone[None, :]
+    steps = tl.load(follow + pair, mask=real[:, None] & real[None, :], other=never)
     at = emissions + utterance * n_frames * n_states + begin
     d0 = tl.load(start + graph * n_phones + phone, mask=real, other=never) + tl.load(at, mask=has0, other=never)
     d1 = tl.full((PHONES,), never, d0.dtype)
