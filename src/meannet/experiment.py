@@ -199,7 +199,9 @@ def _run(
             with device.naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
                 stack = _pretrain_one(part, lot.folder, hidden, cases, where, options, seconds)
                 cases = seen(stack, cases, len(part.arms)) if stack else cases
-                fleet, faults, engine = _train_one(part, lot.folder, hidden, cases, stack, name, where, options, seconds)
+                fleet, faults, engine = _train_one(
+                    part, lot.folder, hidden, cases, stack, name, where, options, seconds
+                )
                 arms += outcome.arm_results(part, fleet, name, cases, faults, folder.records(), lot.folder)
                 if part.samples:
                     options.say(f"{name}: combining {part.samples} sampled networks of each net")

@@ -79,9 +79,7 @@ def arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -
     return means
 
 
-def judged(
-    fleet: Fleet, inputs: Rows, targets: Tensor, dataset: Dataset
-) -> tuple[list[float], dict[str, list[float]]]:
+def judged(fleet: Fleet, inputs: Rows, targets: Tensor, dataset: Dataset) -> tuple[list[float], dict[str, list[float]]]:
     """Shares of test cases that each net gets wrong, and of recordings other figures, by name, for the record."""
     if dataset.spoken is not None:
         found = recognition.frame_figures(fleet, inputs, targets)
@@ -134,7 +132,7 @@ def arm_results(
 
 def _figures(
     experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, gone: Collection[int], folder: RunFolder
-) -> tuple[list[float], dict[str, list[Any]], int]:
+) -> tuple[Sequence[float], dict[str, list[Any]], int]:
     """Errors of each net, other figures by name, and what the errors are out of."""
     if dataset.spoken is not None:
         metrics = recognition.judge(experiment, fleet, name, dataset, gone, folder)
@@ -186,7 +184,7 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
 
 
 def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over the seeds that both finished, by errors or a figure.
+    """Each later arm against the first of the same net, paired over seeds that both finished; by errors or another figure.
 
     Beyond the spread: the mean difference is more than two standard errors from zero.
     """
@@ -225,7 +223,13 @@ def sampled_rows(
     scale = None if dataset.spoken is None else PER_CENT / len(inputs)  # of recordings: states, in per cent
 
     def told(errors: Any) -> Any:
-        return errors if scale is None else [told(e) for e in errors] if isinstance(errors, list) else round(scale * errors, 3)
+        return (
+            errors
+            if scale is None
+            else [told(e) for e in errors]
+            if isinstance(errors, list)
+            else round(scale * errors, 3)
+        )
 
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     gone = {fault.net for fault in faults}

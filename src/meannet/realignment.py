@@ -54,7 +54,9 @@ def _check(experiment: Experiment, theirs: Experiment, folder: RunFolder) -> Non
     assert ours.speech is not None
     plain = {"aligned_by": "", "decode": True}
     if other.speech is None or replace(other.speech, **plain) != replace(ours.speech, **plain):
-        raise ValueError(f"data.speech.aligned_by: {folder.path} has other settings of data.speech; they must be the same")
+        raise ValueError(
+            f"data.speech.aligned_by: {folder.path} has other settings of data.speech; they must be the same"
+        )
     if (other.name, other.held_out) != (ours.name, ours.held_out):
         raise ValueError(f"data.speech.aligned_by: {folder.path} learned from other cases, {other.name}")
 

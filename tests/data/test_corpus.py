@@ -123,7 +123,10 @@ def test_a_phone_has_the_frames_whose_middle_lies_in_it(tmp_path):
     write(tmp_path / "s", "a", np.zeros(2200), lines)
     one = corpus.read_one(*corpus.find(tmp_path))
     found = labelled(one, 12)
-    by_frame = [next(symbol for begin, end, symbol in lines if begin <= 160 * k + 200 < (end if end < 2000 else 9999)) for k in range(12)]
+    by_frame = [
+        next(symbol for begin, end, symbol in lines if begin <= 160 * k + 200 < (end if end < 2000 else 9999))
+        for k in range(12)
+    ]
     assert [phones.PHONES[part.phone] for part in found.bounds for _ in range(part.start, part.stop)] == by_frame
     assert [phones.PHONES[n] for n in found.phones] == ["h#", "b", "q", "iy"]  # two of which have no frame
     assert found.bounds[0].start == 0 and found.bounds[-1].stop == 12
@@ -137,7 +140,9 @@ def write(folder: Path, name: str, samples, lines, *, suffix=".wav", labels=".ph
 
 def test_layouts_are_told_apart_by_their_folders(tmp_path):
     lines = [(0, 1600, "h#")]
-    write(tmp_path / "TIMIT" / "TRAIN" / "DR1" / "FCJF0", "SA1", SAMPLES, lines, suffix=".WAV", labels=".PHN", kind=sphere)
+    write(
+        tmp_path / "TIMIT" / "TRAIN" / "DR1" / "FCJF0", "SA1", SAMPLES, lines, suffix=".WAV", labels=".PHN", kind=sphere
+    )
     write(tmp_path / "TIMIT" / "TEST" / "DR2" / "MABC0", "SX7", SAMPLES, lines, suffix=".WAV.wav", labels=".PHN")
     (tmp_path / "TIMIT" / "TEST" / "DR2" / "MABC0" / "SX7.WAV").write_bytes(b"what was converted")
     write(tmp_path / "dr3-fxyz0", "si1", SAMPLES, lines)
@@ -239,7 +244,10 @@ def test_the_sample_is_read_normalised_and_divided(real_data):
     middle = fold.train.inputs[torch.arange(len(fold.train.inputs))][:, 7 * 120 : 8 * 120].double()
     assert middle.mean(0).abs().max() < 1e-5 and (middle.std(0) - 1).abs().max() < 1e-4
     assert fold.test.inputs.table.mean(0).abs().max() > 0.05  # of others than those that are learned from
-    assert found.digest != data.load(Data(name="timit-sample", speech=Speech(folds=4, decode=False)), say=said.append).digest
+    assert (
+        found.digest
+        != data.load(Data(name="timit-sample", speech=Speech(folds=4, decode=False)), say=said.append).digest
+    )
 
 
 def test_settings_of_speech_that_make_no_sense_are_refused():

@@ -68,7 +68,9 @@ def test_windows_train_the_gpus_kernels_as_the_plain_version(both):
 
 def test_windows_are_pretrained_on_and_judged_as_cases_stored_whole(both):
     windows, whole, targets = both
-    settings = Pretrain(visible="gaussian", epochs=(2,), lr=(0.01,), data_biases="all", batch=9, softmax_epochs=1, gibbs=2)
+    settings = Pretrain(
+        visible="gaussian", epochs=(2,), lr=(0.01,), data_biases="all", batch=9, softmax_epochs=1, gibbs=2
+    )
     stacks = [new_stack(settings, SIZES[:-1], 6, (1, 2)) for _ in range(2)]
     figures = [
         [done.values for done in pretrain(stack, inputs, targets)]

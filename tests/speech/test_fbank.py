@@ -62,7 +62,10 @@ def test_filter_banks_are_what_the_definition_says_frame_by_frame():
         power = np.abs(np.fft.rfft(frame, 512)) ** 2
         for b in range(40):
             at = mel(np.arange(256) * 31.25)
-            rising, falling = (at - edges[b]) / (edges[b + 1] - edges[b]), (edges[b + 2] - at) / (edges[b + 2] - edges[b + 1])
+            rising, falling = (
+                (at - edges[b]) / (edges[b + 1] - edges[b]),
+                (edges[b + 2] - at) / (edges[b + 2] - edges[b + 1]),
+            )
             energy = (np.clip(np.minimum(rising, falling), 0, None) * power[:256]).sum()
             assert found[k, b] == pytest.approx(np.log(energy), abs=1e-4)
 
@@ -113,10 +116,12 @@ def test_windows_are_frames_side_by_side_with_edges_repeated(width):
     frames = torch.randn(sum(counts), 3, generator=torch.Generator().manual_seed(2))
     table, starts = padded(frames, counts, width)
     windows = Windows(table, starts, width)
-    half, expected = width // 2, []
-    for part in frames.split(counts):
-        for t in range(len(part)):
-            expected.append(part[[min(max(t + j, 0), len(part) - 1) for j in range(-half, half + 1)]].reshape(-1))
+    half = width // 2
+    expected = [
+        part[[min(max(t + j, 0), len(part) - 1) for j in range(-half, half + 1)]].reshape(-1)
+        for part in frames.split(counts)
+        for t in range(len(part))
+    ]
     expected = torch.stack(expected)
     assert windows.shape == expected.shape and windows[torch.arange(len(windows))].equal(expected)
     chosen = torch.tensor([[3, 0, 33], [5, 5, 1]])

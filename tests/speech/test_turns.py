@@ -1,4 +1,4 @@
-"""Speakers who take turns within a run: exact resume, realignment by another run's nets, an example, the command line."""
+"""Speakers who take turns within a run: exact resume, realignment by another run's nets, an example."""
 
 import json
 from dataclasses import replace

@@ -95,7 +95,7 @@ def taking_part(sounds: list[np.ndarray], where: torch.device) -> dict[str, tupl
         made = []
         for wave in floats:
             made.append(kaldi.OnlineFbank(options))
-            made[-1].accept_waveform(RATE, wave)
+            made[-1].accept_waveform(RATE, wave)  # pyrefly: ignore, its stubs say list
             made[-1].input_finished()
         return made
 

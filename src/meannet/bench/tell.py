@@ -224,10 +224,16 @@ def tell_images(console: Console, where: Any, _: argparse.Namespace) -> dict[str
 
 
 def tell_speech(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
-    from meannet.bench import decoding
+    from meannet.bench import decoding, features
 
     machine = describe(where)
     console.print(machine)
+    banks = features.measure(where, console.print)
+    table = screen.table("who", numbers=("frames/s", "threads", "repeats"))
+    for row in banks["rows"]:
+        speed = f"{row['frames_per_s']:,} ± {row['spread']:,}"
+        table.add_row(row["who"], speed, str(row["threads"]), str(row["repeats"]))
+    console.print(table)
     rows = decoding.measure(where, console.print)
     table = screen.table("what", numbers=("real-time factor", "times faster than speech", "repeats"))
     for row in rows:
@@ -235,4 +241,11 @@ def tell_speech(console: Console, where: Any, _: argparse.Namespace) -> dict[str
         table.add_row(row["what"], factor, f"{row['times_faster']:,.0f}", str(row["repeats"]))
     console.print(table)
     console.print("medians ± interquartile range; probabilities and weights are made up")
-    return {"device": machine, "decoding": rows, "date": time.strftime("%Y-%m-%d"), "commit": device.commit()}
+    return {
+        "device": machine,
+        "features": banks,
+        "decoding": rows,
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": device.commit(),
+        "versions": device.versions(),
+    }

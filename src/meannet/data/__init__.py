@@ -96,7 +96,7 @@ def folder() -> Path:
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
     known = module(data.name)
-    more = {}
+    more: dict[str, Any] = {}
     if data.selection is not None:
         if not hasattr(known, "SELECTION"):
             raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
@@ -136,7 +136,8 @@ def module(name: str) -> ModuleType:
 def digest(train: Cases, test: Cases) -> str:
     """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
     state = hashlib.sha256()
-    for part in (train.inputs, train.targets, test.inputs, test.targets):
+    parts: tuple[Any, ...] = (train.inputs, train.targets, test.inputs, test.targets)
+    for part in parts:
         made = hasattr(part, "tensors")  # as they are asked for
         if made:
             state.update(f"{type(part).__name__.lower()}{part.shape}".encode())

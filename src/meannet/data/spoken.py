@@ -17,8 +17,8 @@ from meannet.speech import phones
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from meannet.speech.hmm import Segment
     from meannet.nn.windows import Windows
+    from meannet.speech.hmm import Segment
 
 Say = Callable[[str], None]
 

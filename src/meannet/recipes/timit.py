@@ -1,4 +1,4 @@
-"""Speech (body, B): frames of TIMIT classified by pretrained nets, and phones recognised; and the same on its sample."""
+"""Speech (body, B): frames of TIMIT classified by pretrained nets, phones recognised; the same on its sample."""
 
 import math
 from collections.abc import Sequence
@@ -209,9 +209,7 @@ def rates() -> Experiment:
     """How much the result depends on the learning rate, with the paper's final momentum of 0.9."""
     small = sample()
     arms = tuple(
-        replace(arm, name=f"{arm.name}, lr {lr:g}", lr=lr)
-        for arm in (BACKPROP, DROPOUT)
-        for lr in (0.1, 0.3, 1.0, 3.0)
+        replace(arm, name=f"{arm.name}, lr {lr:g}", lr=lr) for arm in (BACKPROP, DROPOUT) for lr in (0.1, 0.3, 1.0, 3.0)
     )
     return replace(
         small,

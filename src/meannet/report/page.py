@@ -95,7 +95,11 @@ def _losses(run: Run, mark: str) -> list[tuple[str, str, list[Picture]]]:
         "train_loss": "The thinned networks on training cases, as they are trained, in nats a case.",
     }
     return [
-        (findings.loss_by_epoch(run, figure), text, _pictures(run, f"{mark}-{figure[:2]}", partial(figures.loss, figure)))
+        (
+            findings.loss_by_epoch(run, figure),
+            text,
+            _pictures(run, f"{mark}-{figure[:2]}", partial(figures.loss, figure)),
+        )
         for figure, text in says.items()
     ]
 
