@@ -184,7 +184,7 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
 
 
 def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over seeds that both finished; by errors or another figure.
+    """Each later arm against the first of the same net, paired over the seeds that both finished; by errors or a figure.
 
     Beyond the spread: the mean difference is more than two standard errors from zero.
     """
@@ -220,17 +220,11 @@ def sampled_rows(
     wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
     counts = evaluate.sample_counts(samples)
     arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
-    scale = None if dataset.spoken is None else PER_CENT / len(inputs)  # of recordings: states, in per cent
-
-    def told(errors: Any) -> Any:
-        return (
-            errors
-            if scale is None
-            else [told(e) for e in errors]
-            if isinstance(errors, list)
-            else round(scale * errors, 3)
-        )
-
+    n_test = len(inputs)
+    if dataset.spoken is not None:  # of recordings: states, in per cent
+        n_test = PER_CENT
+        rows = [[round(PER_CENT * n / len(inputs), 3) for n in row] for row in (wrong, *arithmetic, *geometric)]
+        wrong, arithmetic, geometric = rows[0], rows[1 : 1 + len(wrong)], rows[1 + len(wrong) :]
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     gone = {fault.net for fault in faults}
     return [
@@ -238,11 +232,11 @@ def sampled_rows(
             "net": name,
             "arm": arm,
             "seed": seed,
-            "n_test": len(inputs) if scale is None else PER_CENT,
-            "mean_network": told(wrong[net]),
+            "n_test": n_test,
+            "mean_network": wrong[net],
             "counts": counts,
-            "arithmetic": told(arithmetic[net]),
-            "geometric": told(geometric[net]),
+            "arithmetic": arithmetic[net],
+            "geometric": geometric[net],
         }
         for net, (arm, seed) in enumerate(pairs)
         if net not in gone

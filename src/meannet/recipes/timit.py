@@ -249,6 +249,7 @@ def size() -> Experiment:
         claims=(),
         optim=OPTIM.compressed(2),
         pretrain=replace(PRETRAIN, epochs=(1,), softmax_epochs=1, gibbs=1),
+        quick_epochs=1,
         sources=(),
         time="an hour on one H200 (estimated)",
     )
