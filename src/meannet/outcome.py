@@ -184,7 +184,7 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
 
 
 def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over the seeds that both finished; by errors or a figure.
+    """Each later arm against the first of the same net, paired over seeds that both finished; by errors or a figure.
 
     Beyond the spread: the mean difference is more than two standard errors from zero.
     """
