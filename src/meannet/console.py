@@ -20,8 +20,12 @@ from meannet import outcome, ranks, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
+from meannet.lots import lots
 from meannet.pretrain.stack import Done
+from meannet.report.tables import unit_of
+from meannet.report.written import spread
 from meannet.runlog import RunFolder
+from meannet.speech import scoring
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -121,18 +125,23 @@ def tell_interrupted(console: Console, out: Path) -> None:
 def tell_result(console: Console, result: dict[str, Any]) -> None:
     """Paper beside ours, which arms differ from the first one beyond the spread, and which nets were stopped."""
     held_out = result["data"]["held_out"]
-    unit = "errors on held-out cases" if held_out else (result["claim"] or {}).get("unit", "test errors")
-    console.print(f"{result['recipe']}: {unit} of {result['data']['n_test']:,} ({result['seconds']:.0f} s)")
+    percent = result["data"].get("percent", False)
+    unit = "errors on held-out cases" if held_out and not percent else unit_of(result)
+    frames = " frames of held-out speakers" if percent and held_out else " test frames" if percent else ""
+    judged = f"{unit} {'on' if percent else 'of'} {result['data']['n_test']:,}{frames}"
+    console.print(f"{result['recipe']}: {judged} ({result['seconds']:.0f} s)")
     console.print(result_table(result))
+    if "phone_comparisons" in result:
+        console.print(f"phone errors are of {scoring.SAID}")
     if result["data"].get("made_up"):
         console.print(f"the data is made up: only time and memory count, {result['peak_mib']:,} MiB at most")
     for found in result["comparisons"]:
         verb = "fewer" if found["difference"] < 0 else "more"
-        beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"
-        console.print(
-            f"{found['net']}: {found['arm']} makes {abs(found['difference']):.1f} {verb} errors than {found['over']}, "
-            f"{beyond} (standard error {found['standard_error']:.1f}, {found['n']} seeds)"
-        )
+        kind = f" ({unit})" if percent else ""
+        console.print(_compared(found, f"{abs(found['difference']):.1f} {verb} errors{kind}"))
+    for found in result.get("phone_comparisons", ()):
+        verb = "fewer" if found["difference"] < 0 else "more"
+        console.print(_compared(found, f"{abs(found['difference']):.1f} {verb} errors (% phone errors)"))
     for arm in result["arms"]:
         for net in arm["stopped"]:
             layer = f", layer {net['layer']}" if net["layer"] else ""
@@ -142,16 +151,27 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
             )
 
 
+def _compared(found: dict[str, Any], errors: str) -> str:
+    beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"
+    return (
+        f"{found['net']}: {found['arm']} makes {errors} than {found['over']}, "
+        f"{beyond} (standard error {found['standard_error']:.1f}, {found['n']} seeds)"
+    )
+
+
 def result_table(result: dict[str, Any]) -> Table:
     """An arm a row."""
     claims = {claim["arm"]: claim["value"] for claim in result["claims"]}
-    table = screen.table("net", "arm", numbers=(*["paper"][: len(claims)], "ours, mean ± sd", "n"))
+    phones = "phone_comparisons" in result
+    heads = (*["paper"][: len(claims)], "ours, mean ± sd", *["phone errors, %"][:phones], "n")
+    table = screen.table("net", "arm", numbers=heads)
     for arm in result["arms"]:
         ours = "–" if arm["mean"] is None else f"{arm['mean']:.1f}"
         ours += f" ± {arm['sd']:.1f}" if arm["sd"] is not None else ""
         paper = [f"{claims[arm['name']]:g}" if arm["name"] in claims else ""] if claims else []
         stopped = f" ({len(arm['stopped'])} stopped)" if arm["stopped"] else ""
-        table.add_row(arm["net"], arm["name"], *paper, ours, str(len(arm["seeds"])) + stopped)
+        heard = [spread(*outcome.spread(arm["metrics"]["phone_error_rate"]).values())] if phones else []
+        table.add_row(arm["net"], arm["name"], *paper, ours, *heard, str(len(arm["seeds"])) + stopped)
     return table
 
 
@@ -221,7 +241,6 @@ def _figures(progress: Progress) -> str:
 
 def evaluate_and_tell(options: argparse.Namespace) -> int:
     """`meannet eval`: the mean network beside means of sampled networks, averaged over seeds."""
-    from meannet import data
     from meannet.evaluate import sample_counts
 
     sample_counts(options.samples)  # refuse a wrong count before any work
@@ -229,13 +248,14 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder = RunFolder.open(Path(options.run))
     folder.read("result.json")
     experiment = folder.experiment()
-    dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
+    dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
     rows = []
-    for hidden in experiment.net.hidden:
-        name = outcome.net_name(experiment, hidden, dataset)
-        with naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-            fleet, faults, cases = experiments.load_fleet(experiment, folder, hidden, dataset, where)
-            rows += outcome.sampled_rows(experiment, fleet, name, cases, options.samples, faults)
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = outcome.net_name(part, lot.hidden, cases)
+        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            fleet, faults, cases = experiments.load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, patches, pretraining, ranks, streamed
+from meannet import checkpoint, data, device, examples, fast, outcome, patches, pretraining, ranks, streamed
 from meannet.config import Conv, Experiment, to_json
 from meannet.data import Dataset
+from meannet.lots import Lot, lots
 from meannet.nn.convfleet import conv_fleet, pixel_mean
 from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
@@ -62,7 +63,7 @@ def run(experiment: Experiment, folder: str | Path, options: Options = Options()
     _refuse_ranks(experiment)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
-    dataset = data.load(experiment.data, say=options.say)
+    dataset = load_cases(experiment, where, options.say)
     made = RunFolder.create(Path(folder), experiment)
     try:
         return _run(experiment, made, dataset, where, options)
@@ -85,7 +86,17 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
         return _run_streamed(None, Path(folder), options)
     _refuse_ranks(experiment)
     where = device.choose(options.device)
-    return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
+    return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
+
+
+def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str], None]) -> Dataset:
+    """All cases of an experiment; states of frames from another run's nets where it asks for that."""
+    dataset = data.load(experiment.data, say=say)
+    if experiment.data.speech is None or not experiment.data.speech.aligned_by:
+        return dataset
+    from meannet.realignment import realigned
+
+    return realigned(experiment, dataset, where, say)
 
 
 def _run_streamed(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
@@ -218,29 +229,31 @@ def _run(
     experiment: Experiment, folder: RunFolder, dataset: Dataset, where: torch.device, options: Options
 ) -> dict[str, Any]:
     with folder.locked():
-        before = folder.forget_after(_saved_epochs(experiment, folder, dataset, options.say))
-        before = max(before, pretraining.recover(experiment, folder, dataset, options.say))
+        every = lots(experiment, folder)
+        before = folder.forget_after(_saved_epochs(every, dataset, options.say))
+        before = max(before, pretraining.recover(every, folder, dataset, options.say))
         clock = time.perf_counter()
 
         def seconds() -> float:
             return before + time.perf_counter() - clock
 
         arms, rows, engine = [], [], None
-        for hidden in experiment.net.hidden:
-            name = net_name(experiment, hidden, dataset)
-            with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-                stack = _pretrain_one(experiment, folder, hidden, dataset, where, options, seconds)
-                cases = seen(stack, dataset, len(experiment.arms)) if stack else dataset
+        for lot in every:
+            part, hidden, cases = lot.experiment, lot.hidden, lot.cases(dataset)
+            name = net_name(part, hidden, cases)
+            with device.naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+                stack = _pretrain_one(part, lot.folder, hidden, cases, where, options, seconds)
+                cases = seen(stack, cases, len(part.arms)) if stack else cases
                 fleet, faults, engine = _train_one(
-                    experiment, folder, hidden, cases, stack, name, where, options, seconds
+                    part, lot.folder, hidden, cases, stack, name, where, options, seconds
                 )
-                arms += outcome.arm_results(experiment, fleet, name, cases, faults, folder.records())
-                shown = examples.of_fleet(experiment, fleet, name, cases, faults)
+                arms += outcome.arm_results(part, fleet, name, cases, faults, folder.records(), lot.folder)
+                shown = examples.of_fleet(part, fleet, name, cases, faults)
                 if shown:
                     folder.write("examples.json", shown)
-                if experiment.samples:
-                    options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
-                    rows += outcome.sampled_rows(experiment, fleet, name, cases, experiment.samples, faults)
+                if part.samples:
+                    options.say(f"{name}: combining {part.samples} sampled networks of each net")
+                    rows += outcome.sampled_rows(part, fleet, name, cases, part.samples, faults)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
@@ -250,13 +263,13 @@ def _run(
             "paper": experiment.paper,
             "claim": claims[0] if claims else None,
             "claims": claims,
-            "arms": arms,
+            "arms": (arms := outcome.together(arms, folder.records())),
             "comparisons": outcome.compare(arms),
             "data": {
                 "name": dataset.name,
                 "held_out": experiment.data.held_out,
                 "n_train": len(dataset.train.inputs),
-                "n_test": len(dataset.test.inputs),
+                "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
                 "image": dataset.image,
                 "classes": dataset.classes,
                 "digest": dataset.digest,
@@ -271,6 +284,8 @@ def _run(
             "commit": device.commit(),
             "versions": device.versions(),
         }
+        if all("phone_error_rate" in arm["metrics"] for arm in arms):
+            result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:
             result["pretraining"] = pretraining.summary(folder)
         folder.write("result.json", result)
@@ -299,7 +314,7 @@ def _pretrain_one(
     for done in pretraining.run(
         stack, experiment, folder, dataset, saving, options.say, path=options.path, stop=options.stop
     ):
-        options.progress(Progress(f"{name}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
+        options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
     if not stack.finished:
         raise Interrupted
     return stack
@@ -366,21 +381,24 @@ def _train_one(
         last = epoch_now == experiment.optim.epochs
         means: dict[str, float] = {}
         if last or epoch_now % experiment.record_every == 0:
-            wrong, _ = evaluate.mean_network_figures(fleet, test_inputs, test_targets)
-            errors = [count / len(test_inputs) for count in wrong]
+            errors, more = outcome.judged(fleet, test_inputs, test_targets, dataset)
             gone = {fault.net for fault in faults}
-            folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds()))
+            folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds(), more))
             means = outcome.arm_means(experiment, errors, gone)
         due = experiment.optim.epochs == epoch_now or epoch_now == 1
         due |= options.save_epochs is not None and epoch_now - saved_epoch >= options.save_epochs
         due |= time.perf_counter() - saved_at >= 60 * options.save_minutes
         if due:
             save()
-        options.progress(Progress(name, epoch, experiment.optim.epochs, means, seconds()))
+        options.progress(Progress(_shown(name, folder), epoch, experiment.optim.epochs, means, seconds()))
     save()
     if options.stop():
         raise Interrupted
     return fleet, faults, engine
+
+
+def _shown(name: str, folder: RunFolder) -> str:
+    return name if folder.fold is None else f"{name}, turn {folder.fold + 1}"
 
 
 def _restore(
@@ -405,13 +423,11 @@ def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
     return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
 
 
-def _saved_epochs(
-    experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]
-) -> dict[str, int]:
-    """The last epoch in each architecture's state, by net name."""
-    found = {}
-    for hidden in experiment.net.hidden:
-        path = folder.state(hidden, len(experiment.net.hidden))
+def _saved_epochs(every: Sequence[Lot], dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, int], int]:
+    """The last epoch in each state, by name and seed of its nets."""
+    found: dict[tuple[str, int], int] = {}
+    for lot in every:
+        path = lot.folder.state(lot.hidden, len(lot.experiment.net.hidden))
         if checkpoint.exists(path):
-            found[net_name(experiment, hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
+            found |= dict.fromkeys(lot.nets(dataset), checkpoint.recover(path, say)["epoch"])
     return found

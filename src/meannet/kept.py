@@ -72,7 +72,8 @@ def results_table(folder: Path, base: Path) -> str:
             rows.append((seen[0], row.net, row.arm, paper, f"{ours} ({row.n}{stopped})", *seen[1:]))
             seen = ["", "", ""]
         notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
-        sizes[result["data"]["name"]] = f"{count(result['data']['n_test'])} for {result['data']['name']}"
+        percent = "100 frames or phones" if result["data"].get("percent") else count(result["data"]["n_test"])
+        sizes[result["data"]["name"]] = f"{percent} for {result['data']['name']}"
     if not rows:
         return "No result is kept yet."
     heads = ("experiment", "net", "arm", "paper", "ours, mean ± sd or each seed (n)", "time", "machine")

@@ -12,6 +12,7 @@ import torch
 from meannet import checkpoint, fast
 from meannet.config import Experiment, settings, to_json
 from meannet.data import Dataset
+from meannet.lots import Lot
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack, new_stack, samples
 from meannet.pretrain.stages import pretrain
@@ -106,14 +107,14 @@ def restore(
     return facts
 
 
-def recover(experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> float:
+def recover(every: Sequence[Lot], folder: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> float:
     """Drop records later than the saved stacks; returns the seconds trained up to there."""
     saved = {}
-    for hidden in experiment.net.hidden:
-        file = folder.pretrained(hidden, len(experiment.net.hidden))
-        if experiment.pretrain and checkpoint.exists(file):
+    for lot in every:
+        file = lot.folder.pretrained(lot.hidden, len(lot.experiment.net.hidden))
+        if lot.experiment.pretrain and checkpoint.exists(file):
             facts = checkpoint.recover(file, say)
-            saved[net_name(experiment, hidden, dataset)] = (facts["stage"], facts["epoch"])
+            saved |= dict.fromkeys(lot.nets(dataset), (facts["stage"], facts["epoch"]))
     return folder.forget_pretraining_after(saved)
 
 
@@ -123,13 +124,11 @@ def summary(folder: RunFolder) -> list[dict[str, Any]]:
     for line in folder.records(folder.pretraining):
         entry = found.setdefault(
             (line["net"], line["stage"]),
-            {"net": line["net"], "stage": line["name"], "figure": line["figure"], "seeds": [], "values": []},
+            {"net": line["net"], "stage": line["name"], "figure": line["figure"], "values": {}},
         )
-        if line["epoch"] != entry.get("epochs"):
-            entry |= {"epochs": line["epoch"], "seeds": [], "values": []}
-        entry["seeds"].append(line["seed"])
-        entry["values"].append(line["value"])
-    return list(found.values())
+        entry["epochs"] = line["epoch"]
+        entry["values"][line["seed"]] = line["value"]  # the last holds
+    return [one | {"seeds": list(one["values"]), "values": list(one["values"].values())} for one in found.values()]
 
 
 def check_unchanged(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: Dataset) -> None:

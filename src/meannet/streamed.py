@@ -124,7 +124,7 @@ def run(
     name = net_name(experiment, data)
     path = folder.state(experiment.net.hidden[0], 1)
     if ranks.first and checkpoint.exists(path):
-        before = folder.forget_after({name: checkpoint.recover(path, options.say)["epoch"]})
+        before = folder.forget_after({(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]})
     clock = time.perf_counter()
     if experiment.optim.batch % ranks.world:
         raise ValueError(f"optim.batch must be a multiple of the {ranks.world} ranks, not {experiment.optim.batch}")

@@ -1,11 +1,13 @@
 """Which net to predict with or to export: one of a finished run, or a saved estimator's; as its mean network (body)."""
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from meannet import __version__, checkpoint
@@ -15,6 +17,8 @@ from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, pick, shape
 from meannet.estimators.saved import described
 from meannet.experiment import trained_fleet
+from meannet.lots import turns_of
+from meannet.nn.dense import Fleet
 from meannet.runlog import RunFolder
 
 Row = dict[str, Any]  # of result.json's arms
@@ -67,7 +71,22 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
     )
 
 
-def _of_run(folder: RunFolder, choice: Choice) -> Trained:
+@dataclass(frozen=True)
+class Picked:
+    """Nets of a finished run, in the order of `seeds`, and what the run says of them."""
+
+    experiment: Experiment
+    folder: RunFolder  # that knows where the state of these nets is
+    fleet: Fleet
+    row: Row
+    seeds: list[int]
+    facts: dict[str, Any]  # the result's data
+    name: str  # architecture, arm and seed
+    chosen: str  # how many errors it made and why it was chosen, too
+
+
+def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cpu") -> Picked:
+    """The nets of one architecture and arm that were chosen, or that are chosen by themselves, on a device."""
     result, experiment = folder.found(), folder.experiment()
     if experiment.pretrain and experiment.pretrain.model == "dbm":
         raise ValueError(
@@ -77,30 +96,43 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
-        image, classes = result["data"]["image"], result["data"].get("classes")
-        judged = f"{arm['n_test']:,} {'held-out' if result['data']['held_out'] else 'test'} cases"
-        errors = [arm["errors"][arm["seeds"].index(seed)] for seed in seeds]
+        cases = f"{'held-out' if result['data']['held_out'] else 'test'} cases"
+        errors = statistics.fmean(arm["errors"][arm["seeds"].index(seed)] for seed in seeds)
+        percent = result["data"].get("percent", False)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{folder.result} is broken ({error!r}); remove it, and resuming writes it anew") from None
     names = list(dict.fromkeys(each["net"] for each in result["arms"]))
-    fleet = trained_fleet(experiment, folder, experiment.net.hidden[names.index(arm["net"])])
-    first = [each.name for each in experiment.arms].index(arm["name"]) * len(experiment.seeds)
-    fleet = pick(fleet, [first + experiment.seeds.index(seed) for seed in seeds])
-    divisor = _divisor(choice.divide)
-    inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+    hidden = experiment.net.hidden[names.index(arm["net"])]
+    turns = {seed: (fold, some) for fold, some in turns_of(experiment) for seed in some}
+    fold, together = turns[seeds[0]]
+    if any(turns[seed][0] != fold for seed in seeds):
+        raise ValueError(f"seeds of {folder.path} learned from different speakers and cannot be averaged; choose one")
+    lot = folder.turn(fold)
+    fleet = trained_fleet(replace(experiment, seeds=together), lot, hidden)
+    first = [each.name for each in experiment.arms].index(arm["name"]) * len(together)
+    fleet = pick(fleet, [first + together.index(seed) for seed in seeds], where)
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
-    net = f"{arm['net']}, arm {arm['name']}, {which}"
+    counted = f"{errors:.4g} % errors" if percent else f"{errors:g} errors of {arm['n_test']:,} {cases}"
+    counted += ", mean of single nets" * (len(seeds) > 1)
+    name = f"{arm['net']}, arm {arm['name']}, {which}"
+    return Picked(experiment, lot, fleet, arm, seeds, result["data"], name, f"{name} ({counted}){why}")
+
+
+def _of_run(folder: RunFolder, choice: Choice) -> Trained:
+    picked = pick_nets(folder, choice)
+    fleet, divisor = picked.fleet, _divisor(choice.divide)
+    inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+    image, classes = picked.facts.get("image"), picked.facts.get("classes")
     facts = shape(fleet, inputs) | {
         "meannet": __version__,
-        "of": f"{experiment.recipe}: {net}",
+        "of": f"{picked.experiment.recipe}: {picked.name}",
         "answers": "single",
         "classes": [classes or [str(number) for number in range(fleet.sizes[-1])]],
         "names": None,
         "image": image,
         "largest": divisor if image else None,
     }
-    counted = f"{sum(errors) / len(errors):g} errors of {judged}" + (", mean of single nets" * (len(seeds) > 1))
-    return Trained(mean_module(fleet, inputs, None), facts, f"{net} ({counted}){why}")
+    return Trained(mean_module(fleet, inputs, None), facts, picked.chosen)
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:

@@ -81,8 +81,9 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
                 f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
             )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
-    if value is None and name == "selection":
-        raise ValueError(f"{whole} is for data sets of text; {part.name} is none")
+    if value is None and name in ("selection", "speech"):
+        kind = "text" if name == "selection" else "speech"
+        raise ValueError(f"{whole} is for data sets of {kind}; {part.name} is none")
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
     return replace(part, **{name: parse(hints[name], text, whole)})

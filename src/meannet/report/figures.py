@@ -65,6 +65,17 @@ def training(run: Run, net: str, *, wide: bool = True) -> str:
         return finish(made, f"{net}: training error of thinned nets against epochs. At the end: {_spoken(endings)}.")
 
 
+def loss(figure: str, run: Run, net: str, *, wide: bool = True) -> str:
+    """Cross-entropy of judged or of training cases, `test_loss` or `train_loss`, against epochs."""
+    ends = [value for arms in final_means(run, figure).values() for value in arms.values()]
+    with style():
+        made, axes = drawing(*(WIDE if wide else NARROW))
+        top = 1.6 * max([*ends, 1e-3])
+        endings = _curves(axes, run, net, figure, 1.0, top, "{:.2f}".format)
+        _frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
+        return finish(made, f"{net}: cross-entropy ({figure}) against epochs. At the end: {_spoken(endings)}.")
+
+
 def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -> str:
     """Errors of 1, 2, 3 … sampled nets, averaged in two ways, beside the mean network's; `rows` are one arm's seeds."""
     net, arm = rows[0]["net"], rows[0]["arm"]
