@@ -12,9 +12,10 @@ from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
 from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
-from meannet.estimators.network import mean_module, pick, shape
+from meannet.estimators.network import mean_module, shape
 from meannet.estimators.saved import described
-from meannet.experiment import trained_fleet
+from meannet.experiment import of_finished, trained_fleet
+from meannet.pretraining import trained_machines
 from meannet.runlog import RunFolder
 
 Row = dict[str, Any]  # of result.json's arms
@@ -69,11 +70,6 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
 
 def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     result, experiment = folder.found(), folder.experiment()
-    if experiment.pretrain and experiment.pretrain.model == "dbm":
-        raise ValueError(
-            f"{folder.path} holds nets that see activities of their own deep Boltzmann machines beside the inputs; "
-            "predict and export take runs of other recipes, such as mnist.a2_dbn"
-        )
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
@@ -83,11 +79,19 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{folder.result} is broken ({error!r}); remove it, and resuming writes it anew") from None
     names = list(dict.fromkeys(each["net"] for each in result["arms"]))
-    fleet = trained_fleet(experiment, folder, experiment.net.hidden[names.index(arm["net"])])
+    hidden = experiment.net.hidden[names.index(arm["net"])]
+    fleet = trained_fleet(experiment, folder, hidden)
     first = [each.name for each in experiment.arms].index(arm["name"]) * len(experiment.seeds)
-    fleet = pick(fleet, [first + experiment.seeds.index(seed) for seed in seeds])
+    places = [experiment.seeds.index(seed) for seed in seeds]
+    fleet = fleet.pick([first + place for place in places])
+    visible, machines, sweeps = fleet.sizes[0], [], 0
+    if experiment.pretrain and experiment.pretrain.model == "dbm":
+        visible, sweeps = visible - hidden[-1], experiment.pretrain.joint.sweeps
+        with of_finished(folder):
+            every = trained_machines(experiment, folder, hidden, visible, fleet.sizes[-1])
+        machines = [every[place] for place in places]
     divisor = _divisor(choice.divide)
-    inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+    inputs = Scaling(np.zeros(visible), np.full(visible, divisor))
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     net = f"{arm['net']}, arm {arm['name']}, {which}"
     facts = shape(fleet, inputs) | {
@@ -98,9 +102,10 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
         "names": None,
         "image": image,
         "largest": divisor if image else None,
+        "sweeps": sweeps,
     }
     counted = f"{sum(errors) / len(errors):g} errors of {judged}" + (", mean of single nets" * (len(seeds) > 1))
-    return Trained(mean_module(fleet, inputs, None), facts, f"{net} ({counted}){why}")
+    return Trained(mean_module(fleet, inputs, None, machines, sweeps), facts, f"{net} ({counted}){why}")
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:
