@@ -4,9 +4,10 @@ import argparse
 import json
 import shlex
 import signal
+import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
 from meannet.lots import lots
 from meannet.pretrain.stack import Done
+from meannet.pretrain.stages import Diverged
 from meannet.report.tables import unit_of
 from meannet.report.written import spread
 from meannet.runlog import RunFolder
@@ -32,7 +34,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Namespace) -> int:
     """Run, or with no experiment resume, and print how it went; returns the exit code."""
-    console = screen.console(stderr=options.json)
+    console = screen.lasting(stderr=options.json)
     first = ranks.named().first
     console.quiet = not first  # of several ranks one speaks
     finished = experiment is None and (out / "result.json").exists()
@@ -54,6 +56,9 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
     except Interrupted:
         tell_interrupted(console, out)
         return 128 + stop.received
+    except Diverged as error:
+        print(f"meannet: {error}", file=sys.stderr)
+        return 3
     except OSError as error:
         if not error.filename or not (out / "experiment.json").exists():
             raise
@@ -113,13 +118,12 @@ def resume_command(out: Path) -> str:
 
 
 def tell_interrupted(console: Console, out: Path) -> None:
-    with suppress(OSError):  # the terminal may be what went away
-        if RunFolder(out).began():
-            console.print(f"stopped; saved. Go on with: {resume_command(out)}")
-        elif (out / "experiment.json").exists():
-            console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
-        else:
-            console.print("stopped before training began; nothing was written")
+    if RunFolder(out).began():
+        console.print(f"stopped; saved. Go on with: {resume_command(out)}")
+    elif (out / "experiment.json").exists():
+        console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
+    else:
+        console.print("stopped before training began; nothing was written")
 
 
 def tell_result(console: Console, result: dict[str, Any]) -> None:
@@ -136,12 +140,10 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     if result["data"].get("made_up"):
         console.print(f"the data is made up: only time and memory count, {result['peak_mib']:,} MiB at most")
     for found in result["comparisons"]:
-        verb = "fewer" if found["difference"] < 0 else "more"
         kind = f" ({unit})" if percent else ""
-        console.print(_compared(found, f"{abs(found['difference']):.1f} {verb} errors{kind}"))
+        console.print(_compared(found, kind))
     for found in result.get("phone_comparisons", ()):
-        verb = "fewer" if found["difference"] < 0 else "more"
-        console.print(_compared(found, f"{abs(found['difference']):.1f} {verb} errors (% phone errors)"))
+        console.print(_compared(found, " (% phone errors)"))
     for arm in result["arms"]:
         for net in arm["stopped"]:
             layer = f", layer {net['layer']}" if net["layer"] else ""
@@ -151,10 +153,16 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
             )
 
 
-def _compared(found: dict[str, Any], errors: str) -> str:
+def _compared(found: dict[str, Any], kind: str) -> str:
+    verb = "fewer" if found["difference"] < 0 else "more"
+    than = (
+        f"{abs(found['difference']):.1f} {verb} errors{kind} than"
+        if found["difference"]
+        else f"as many errors{kind} as"
+    )
     beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"
     return (
-        f"{found['net']}: {found['arm']} makes {errors} than {found['over']}, "
+        f"{found['net']}: {found['arm']} makes {than} {found['over']}, "
         f"{beyond} (standard error {found['standard_error']:.1f}, {found['n']} seeds)"
     )
 
@@ -208,8 +216,7 @@ def following(console: Console) -> Iterator[Callable[[Progress], None]]:
     try:
         yield show
     finally:
-        with suppress(OSError):  # a terminal that went away must not hide what happened
-            bar.stop()
+        bar.stop()
 
 
 class _Lines:
@@ -226,8 +233,7 @@ class _Lines:
         if not shown or (since < progress.epochs // 20 and done < progress.epochs):
             return
         self.last = (progress.net, done)
-        with suppress(OSError):  # training goes on where nobody watches any more
-            self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
+        self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
 
 
 def _figures(progress: Progress) -> str:
@@ -259,7 +265,6 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
-    folder.write("eval.json", document)
     if options.json:
         print(json.dumps(document))
     else:
@@ -268,6 +273,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
             f"errors of {rows[0]['n_test']:,}, averaged over seeds, by how many sampled networks are combined"
         )
         console.print(sample_table(rows))
+    folder.write("eval.json", document)  # after it was shown: the folder may not be one's own
     return 0
 
 

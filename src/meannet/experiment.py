@@ -1,8 +1,8 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -187,14 +187,15 @@ def load_fleet(
 ) -> tuple[Fleet, list[Fault], Dataset]:
     """The fleet as a run last saved it, the nets that were stopped, and the cases as its nets see them.
 
-    Settings and data must still be the same.
+    The run must have finished, and settings and data still be the same.
     """
-    if experiment.pretrain and experiment.pretrain.model == "dbm":
-        stack = pretraining.prepare(experiment, hidden, dataset, where)
-        pretraining.restore(stack, experiment, folder, hidden, dataset)
-        dataset = seen(stack, dataset, len(experiment.arms))
-    fleet = make_fleet(experiment, hidden, dataset, where)
-    facts = _restore(fleet, experiment, folder, hidden, dataset)
+    with of_finished(folder):
+        if experiment.pretrain and experiment.pretrain.model == "dbm":
+            stack = pretraining.prepare(experiment, hidden, dataset, where)
+            pretraining.restore(stack, experiment, folder, hidden, dataset, whole=True)
+            dataset = seen(stack, dataset, len(experiment.arms))
+        fleet = make_fleet(experiment, hidden, dataset, where)
+        facts = _restore(fleet, experiment, folder, hidden, dataset, whole=True)
     return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
 
 
@@ -203,11 +204,8 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
     if experiment.conv is not None:
         raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
     path = folder.state(hidden, len(experiment.net.hidden))
-    try:
-        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
-    except checkpoint.CheckpointError as error:
-        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
-        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
+    with of_finished(folder):
+        tensors, facts = checkpoint.read(path)
     check_settings(facts, experiment, experiment.digest(), path)
 
     def group(name: str) -> list[torch.Tensor]:
@@ -223,6 +221,16 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
         weight_velocities=group("weight_velocities"),
         bias_velocities=group("bias_velocities"),
     )
+
+
+@contextmanager
+def of_finished(folder: RunFolder) -> Iterator[None]:
+    """Says what to do about files of a finished run that cannot be read; states before them are of other epochs."""
+    try:
+        yield
+    except checkpoint.Damaged as error:
+        remedy = f"remove {folder.result}, and `meannet run --resume {folder.path}` makes it anew"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
 
 
 def _run(
@@ -402,13 +410,19 @@ def _shown(name: str, folder: RunFolder) -> str:
 
 
 def _restore(
-    fleet: Fleet, experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset
+    fleet: Fleet,
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Put the saved state into the fleet, if there is one; returns what was saved beside it."""
+    """Put the saved state into the fleet, which must or may be there; returns what was saved beside it."""
     path = folder.state(hidden, len(experiment.net.hidden))
-    if not checkpoint.exists(path):
+    if not whole and not path.exists():
         return {"epoch": 0, "faults": []}
-    tensors, facts = checkpoint.load(path)
+    tensors, facts = checkpoint.read(path)
     check_unchanged(facts, experiment, experiment.digest(), path, dataset)
     for name, tensor in fleet.state().items():
         tensor.copy_(tensors[name])

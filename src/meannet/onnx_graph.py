@@ -110,6 +110,16 @@ class _Graph:
         share = self.add("Div", z, self.constant(np.array(reach, np.float32)))
         return self.add("Div", z, self.add("Sqrt", self.add("Add", self.add("Mul", share, share), one)))
 
+    def mean_field(self, part: plain.MeanField, value: str) -> str:
+        below = self.part(part.first, value)
+        weight, bias = self.constant(part.second.weight), self.constant(part.second.bias)
+        first = self.add("Sigmoid", self.add("Add", below, below))
+        for _ in range(part.sweeps):
+            above = self.add("Sigmoid", self.add("Gemm", first, weight, bias, transB=1))
+            first = self.add("Sigmoid", self.add("Gemm", above, weight, below))
+        above = self.add("Sigmoid", self.add("Gemm", first, weight, bias, transB=1))
+        return self.add("Concat", value, above, axis=1)
+
     def part(self, part: nn.Module, value: str) -> str:
         """What a module of plain.py makes of a value."""
         match part:
@@ -120,6 +130,8 @@ class _Graph:
                 return value if part.reach is None else self.drawn_in(value, part.reach)
             case nn.Linear():
                 return self.add("Gemm", value, self.constant(part.weight), self.constant(part.bias), transB=1)
+            case plain.MeanField():
+                return self.mean_field(part, value)
             case nn.ReLU():
                 return self.add("Relu", value)
             case nn.Sigmoid():

@@ -14,7 +14,6 @@ from torch.nn.utils.rnn import pad_sequence
 from meannet import data, recognition
 from meannet.config import Experiment
 from meannet.data import Cases, Dataset
-from meannet.estimators.network import pick
 from meannet.experiment import trained_fleet
 from meannet.lots import Lot, lots, turns_of
 from meannet.runlog import RunFolder
@@ -65,7 +64,7 @@ def _fold(lot: Lot, seed: int, fold: Dataset, where: torch.device) -> Dataset:
     spoken = fold.spoken
     assert spoken is not None
     last = (len(lot.experiment.arms) - 1) * len(lot.experiment.seeds) + lot.experiment.seeds.index(seed)
-    net = pick(trained_fleet(lot.experiment, lot.folder, lot.hidden), [last], where)
+    net = trained_fleet(lot.experiment, lot.folder, lot.hidden).pick([last], where)
     counts = [one.bounds[-1].stop for one in spoken.train]
     model = estimate(fold.train.targets.split(counts), [one.phones for one in spoken.train]).to(where)
     heard = recognition.log_probabilities(net, fold.train.inputs.to(where)).split(counts)

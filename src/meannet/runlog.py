@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from meannet.checkpoint import write_atomically
+from meannet.atomic import write_atomically
 from meannet.config import Experiment, from_json, to_json
 
 try:

@@ -14,11 +14,12 @@ from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
 from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
-from meannet.estimators.network import mean_module, pick, shape
+from meannet.estimators.network import mean_module, shape
 from meannet.estimators.saved import described
-from meannet.experiment import trained_fleet
+from meannet.experiment import of_finished, trained_fleet
 from meannet.lots import turns_of
 from meannet.nn.dense import Fleet
+from meannet.pretraining import trained_machines
 from meannet.runlog import RunFolder
 
 Row = dict[str, Any]  # of result.json's arms
@@ -88,11 +89,6 @@ class Picked:
 def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cpu") -> Picked:
     """The nets of one architecture and arm that were chosen, or that are chosen by themselves, on a device."""
     result, experiment = folder.found(), folder.experiment()
-    if experiment.pretrain and experiment.pretrain.model == "dbm":
-        raise ValueError(
-            f"{folder.path} holds nets that see activities of their own deep Boltzmann machines beside the inputs; "
-            "predict and export take runs of other recipes, such as mnist.a2_dbn"
-        )
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
@@ -110,7 +106,7 @@ def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cp
     lot = folder.turn(fold)
     fleet = trained_fleet(replace(experiment, seeds=together), lot, hidden)
     first = [each.name for each in experiment.arms].index(arm["name"]) * len(together)
-    fleet = pick(fleet, [first + together.index(seed) for seed in seeds], where)
+    fleet = fleet.pick([first + together.index(seed) for seed in seeds], where)
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     counted = f"{errors:.4g} % errors" if percent else f"{errors:g} errors of {arm['n_test']:,} {cases}"
     counted += ", mean of single nets" * (len(seeds) > 1)
@@ -121,7 +117,15 @@ def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cp
 def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     picked = pick_nets(folder, choice)
     fleet, divisor = picked.fleet, _divisor(choice.divide)
-    inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+    visible, machines, sweeps = fleet.sizes[0], [], 0
+    pretrain = picked.experiment.pretrain
+    if pretrain and pretrain.model == "dbm":
+        hidden = fleet.sizes[1:-1]
+        visible, sweeps = visible - hidden[-1], pretrain.joint.sweeps
+        with of_finished(folder):
+            every = trained_machines(picked.experiment, folder, hidden, visible, fleet.sizes[-1])
+        machines = [every[picked.experiment.seeds.index(seed)] for seed in picked.seeds]
+    inputs = Scaling(np.zeros(visible), np.full(visible, divisor))
     image, classes = picked.facts.get("image"), picked.facts.get("classes")
     facts = shape(fleet, inputs) | {
         "meannet": __version__,
@@ -131,8 +135,9 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
         "names": None,
         "image": image,
         "largest": divisor if image else None,
+        "sweeps": sweeps,
     }
-    return Trained(mean_module(fleet, inputs, None), facts, picked.chosen)
+    return Trained(mean_module(fleet, inputs, None, machines, sweeps), facts, picked.chosen)
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:

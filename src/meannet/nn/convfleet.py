@@ -5,7 +5,7 @@ so to the other. Nets take turns; a convolution of one net has enough to do.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,14 @@ class ConvFleet(dense.Fleet):
         """Pixels as the nets take them: less the mean, times the scale, channels last; a grey image may be one row."""
         images = images.reshape(-1, *self.nets[0].shape).float()
         return ((images - self.mean) * self.scale).contiguous(memory_format=torch.channels_last)
+
+    def omits(self, net: int) -> bool:
+        return bool(self.nets[net].dropouts())
+
+    def pick(self, nets: Sequence[int], device: torch.device | str | None = None) -> "ConvFleet":
+        """Some of the nets to be judged by; their modules are those of the fleet, and stay where they are."""
+        assert device is None
+        return replace(self, seeds=self.seeds[list(nets)], nets=[self.nets[net] for net in nets])
 
     def mean_outputs(self, inputs: Tensor) -> Tensor:
         x = self.centred(inputs)
