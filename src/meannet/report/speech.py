@@ -160,7 +160,8 @@ def _matrix(
     rows, columns = counts.shape
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     left, top = (150, 40) if groups else (90, 86)
-    cell = (size - left - 30) / columns
+    cell = (size - left - 48) / columns
+    apart = 21 if groups else 10
     height = round(top + cell * rows + 14)
     text = 11 if groups else 13
     with style():
@@ -171,12 +172,12 @@ def _matrix(
         axes.axis("off")
         for a, b in np.argwhere(shares >= 0.005):
             right = a == b
-            x = left + cell * (b + (0.5 if b == columns - 1 else 0))  # what was deleted stands apart
+            x = left + cell * b + (apart if b == columns - 1 else 0)  # what was deleted
             strength = shares[a, b] if right else min(1.0, shares[a, b] / DARKEST)
             face = {"facecolor": SOFT if right else colour, "alpha": 0.08 + 0.8 * float(strength), "linewidth": 0}
             axes.add_patch(Rectangle((x, top + cell * a), cell - 1, cell - 1, **face))
         for k, name in enumerate([*names, DELETED]):
-            x = left + cell * (k + (1.0 if k == columns - 1 else 0.5))
+            x = left + cell * (k + 0.5) + (apart if k == columns - 1 else 0)
             if k < rows:
                 axes.text(left - 6, top + cell * (k + 0.5), name, ha="right", va="center_baseline", size=text)
             turned = {"rotation": 0 if groups else 55, "ha": "center" if groups else "left"}
