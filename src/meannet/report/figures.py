@@ -72,7 +72,7 @@ def loss(figure: str, run: Run, net: str, *, wide: bool = True) -> str:
         made, axes = drawing(*(WIDE if wide else NARROW))
         top = 1.6 * max([*ends, 1e-3])
         endings = _curves(axes, run, net, figure, 1.0, top, "{:.2f}".format)
-        _frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
+        frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
         return finish(made, f"{net}: cross-entropy ({figure}) against epochs. At the end: {_spoken(endings)}.")
 
 
