@@ -16,7 +16,7 @@ from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, shape
 from meannet.estimators.saved import described
-from meannet.experiment import of_finished, trained_fleet
+from meannet.fleets import of_finished, trained_fleet
 from meannet.lots import turns_of
 from meannet.nn.dense import Fleet
 from meannet.pretraining import trained_machines
