@@ -3,12 +3,12 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from toys import small, start, written
 
-from meannet import config
 from meannet.cli import main
 from meannet.runlog import RunFolder
 
@@ -108,7 +108,7 @@ def test_what_a_killed_process_left_half_written_is_cleared_away(folder):
 
 
 def test_a_second_process_in_the_same_folder_gets_one_line(tmp_path, capsys):
-    slow = config.replace(TOY, optim=TOY.optim.compressed(5000), record_every=100)
+    slow = replace(TOY, optim=TOY.optim.compressed(5000), record_every=100)
     process = start("run", written(slow, tmp_path / "toy.json"), "--out", "run", cwd=tmp_path)
     while not (tmp_path / "run" / "state.safetensors").exists():
         process.join(0.05)

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,7 @@ def chosen(options: argparse.Namespace) -> Experiment:
     if options.seeds is not None:
         if options.seeds < 1:
             raise ValueError(f"--seeds must be 1 or more, not {options.seeds}")
-        experiment = config.replace(experiment, seeds=tuple(range(options.seeds)))
+        experiment = replace(experiment, seeds=tuple(range(options.seeds)))
     changed = config.override(experiment, options.settings)
     for name in ("lr", "limit"):
         own = [arm.name for arm in changed.arms if getattr(arm, name) is not None]

@@ -81,6 +81,23 @@ def test_inputs_that_never_vary_are_no_failure(make, hidden):
     assert np.allclose(fitted.predict(np.ones((2, 3))), 0.25 * (make is regressor), atol=0.1)
 
 
+def test_sparse_inputs_without_any_entry_are_no_failure():
+    fitted = classifier(epochs=50, lr="auto").fit(sparse.csr_matrix((40, 3)), np.arange(40) % 4 == 0)
+    assert fitted.predict_proba(sparse.csr_matrix((2, 3)))[:, 1] == pytest.approx([0.25, 0.25], abs=0.1)
+
+
+def test_a_target_that_never_varies_is_predicted_as_it_is():
+    for fitted in (regressor().fit(X, np.full(len(X), 7e6)), regressor().fit(X[:1], [7e6])):
+        mean, spread = fitted.predict(X, return_std=True, n=5)
+        assert mean == pytest.approx([7e6] * len(X), rel=1e-12) and spread.max() < 1e-5
+    both = regressor(epochs=50).fit(X, np.stack((Y, np.full(len(X), -3.0)), 1)).predict(X)
+    assert both[:, 1] == pytest.approx([-3.0] * len(X), rel=1e-12) and both[:, 0].std() > 0.01
+    varies = regressor(hidden=(16,), lr="auto").partial_fit(X[:1], [5.0])
+    for _ in range(200):
+        varies.partial_fit(X, Y)
+    assert varies.score(X, Y) > 0.2
+
+
 def test_multi_label_targets_are_learned_by_cross_entropy_of_logistic_outputs():
     fitted = classifier(epochs=80, hidden=(16,), batch=8).fit(X, LABELS)
     found = fitted.predict_proba(X)
@@ -105,6 +122,19 @@ def test_several_targets_have_a_softmax_each():
     assert len(fitted.predict_proba(X, average="geometric", n=2)) == 2
     weighted = classifier(class_weight="balanced").fit(X, y)
     assert np.isfinite(weighted.predict_proba(X)[0]).all()
+
+
+def test_several_targets_may_be_words_and_numbers_side_by_side(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    words = np.array(["a", "b", "c"])[Y]
+    fitted = classifier(epochs=80, hidden=(16,)).fit(X, pandas.DataFrame({"word": words, "number": LABELS[:, 0] + 5}))
+    assert [part.tolist() for part in fitted.classes_] == [["a", "b", "c"], [5, 6]]
+    found = fitted.predict(X)
+    assert (found[:, 0] == words).mean() > 0.6 and set(found[:, 1]) <= {5, 6}
+    fitted.save(tmp_path / "it")
+    assert (type(fitted).load(tmp_path / "it").predict(X) == found).all()
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        classifier().fit(X, pandas.DataFrame({"word": words, "number": X[:, 0]}))
 
 
 def test_partial_fit_is_an_epoch_a_call_and_needs_the_classes_first():

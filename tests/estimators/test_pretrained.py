@@ -1,5 +1,8 @@
 """The pretrained transformers in use: features, pipelines, finetuning, few labels, and files."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -171,3 +174,33 @@ def test_what_cannot_be_pretrained_from_is_refused_in_one_line(digits):
         DBN(lr=-1).fit(X)
     with pytest.raises(ValueError, match="X has 3 features, but there are 30 hidden units"):
         BernoulliRBM(30, **SHORT).fit(X).inverse_transform(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"'hidden' parameter of DBN must be .* Got \[\] instead"):
+        DBN([]).fit(X)
+    with pytest.raises(ValueError, match="Input contains NaN"):
+        BernoulliRBM(30, **SHORT).fit(X).inverse_transform(np.full((2, 30), np.nan))
+
+
+def test_a_frozen_stack_must_have_been_fitted_to_the_same_inputs(digits):
+    pandas = pytest.importorskip("pandas")
+    X, y = digits[0][:50], digits[1][:50]
+    frozen = FrozenEstimator(DBN((8,), **SHORT).fit(pandas.DataFrame(X).add_prefix("pixel")))
+    with pytest.raises(ValueError, match="X has 3 features, but pretrain was fitted on 64"):
+        DropoutClassifier(pretrain=frozen).fit(X[:, :3], y)
+    with pytest.raises(ValueError, match="feature names should match those that pretrain was fitted on"):
+        DropoutClassifier(pretrain=frozen).fit(pandas.DataFrame(X[:, ::-1]).add_prefix("other"), y)
+
+
+@pytest.mark.parametrize("why", ["diverged", "interrupted"])
+def test_a_fit_that_does_not_end_leaves_the_transformer_as_it_was(digits, why, monkeypatch):
+    X, _ = digits
+    found = BernoulliRBM(30, **SHORT).fit(X)
+    before, history = found.transform(X), [*found.history_]
+    if why == "diverged":
+        found.set_params(lr=1e30)
+        with pytest.raises(ValueError, match=r"pretraining diverged: .*; lower lr of the BernoulliRBM"):
+            found.fit(np.hstack((X, X)) * 1e3)
+    else:
+        monkeypatch.setattr("meannet.estimators.transformer.Line.show", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            found.fit(np.hstack((X, X)))
+    assert np.array_equal(found.transform(X), before) and found.history_ == history

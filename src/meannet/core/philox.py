@@ -54,7 +54,8 @@ def words(
     if isinstance(rows, range):
         rows = torch.arange(rows.start, rows.stop, device=device)
     full = (seeds.shape[0], rows.shape[0], blocks)
-    block = torch.arange(first_block, first_block + blocks, device=device).expand(full)
+    # Masked though it is small: torch.compile would multiply a bare index as a 32-bit number, and overflow.
+    block = (torch.arange(first_block, first_block + blocks, device=device) & WORD).expand(full)
     row = rows[:, None].expand(full)
     place = _word(purpose << 24 | layer, device).expand(full)
     when = _word(update, device).expand(full)
@@ -104,7 +105,7 @@ def normals(
     return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1).flatten(2)[..., :columns]
 
 
-def order(seeds: Tensor, epoch: int, cases: int, layer: int = 0) -> Tensor:
+def order(seeds: Tensor, epoch: int | Tensor, cases: int, layer: int = 0) -> Tensor:
     """For each net a permutation of its training cases, (nets, cases), drawn anew each epoch.
 
     Pretraining names the layer that it trains, counted from 1, so that every stage has orders of its own.

@@ -4,7 +4,6 @@ import math
 import numbers
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +34,7 @@ from meannet.pretrain.unrolled import install_
 from meannet.train import Epoch, Fault, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
+CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
@@ -124,17 +124,6 @@ class DropoutNet(Parameters):
                 )
         return goes_on
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that fails leaves the estimator as it was."""
-        before = vars(self) | {"history_": [*self.history_]} if hasattr(self, "history_") else dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
     def _train(
         self, x: Matrix, targets: np.ndarray, weights: np.ndarray | None, *, goes_on: bool, partial: bool
     ) -> Self:
@@ -155,6 +144,8 @@ class DropoutNet(Parameters):
             self._look_at_targets(targets, rows, weights)
             self.n_iter_, self.history_ = 0, []
             fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
+            if fleet.output == "linear":  # a target that never varies needs no net to be predicted
+                fleet.weights[-1][:, self._tensor(targets[rows], device).abs().amax(0) < CONSTANT] = 0
             if self.pretrain_ is not None:
                 install_(fleet, self.pretrain_._stack, scale_up=True)
                 fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
@@ -180,7 +171,7 @@ class DropoutNet(Parameters):
             start=start,
             # A single update rule for every call: momentum goes on rising, and nothing falls.
             origin=0 if partial else start,
-            still=isinstance(inputs, torch.Tensor) and not inputs.any(),
+            still=not (inputs.any() if isinstance(inputs, torch.Tensor) else x.count_nonzero()),
         )
         nothing_to_learn = fleet.output == "softmax" and not fleet.groups and fleet.sizes[-1] == 1
         faults = [] if nothing_to_learn else self._follow(epochs, fleet, optim.epochs, x, targets, held)
@@ -194,8 +185,14 @@ class DropoutNet(Parameters):
         if self.pretrain is None:
             return None
         if isinstance(self.pretrain, FrozenEstimator):
-            check_is_fitted(self.pretrain.estimator)
-            return self.pretrain.estimator
+            frozen = self.pretrain.estimator
+            check_is_fitted(frozen)
+            if frozen.n_features_in_ != x.shape[1]:
+                raise ValueError(f"X has {x.shape[1]} features, but pretrain was fitted on {frozen.n_features_in_}")
+            ours, theirs = (getattr(one, "feature_names_in_", None) for one in (self, frozen))
+            if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
+                raise ValueError("The feature names should match those that pretrain was fitted on, in the same order.")
+            return frozen
         return clone(self.pretrain).fit(x[rows])
 
     def _follow(

@@ -2,9 +2,10 @@
 
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from meannet.config import Optim
-from meannet.device import DEVICES
-from meannet.nn.dense import UNITS, Fleet, initial_fleet
+from meannet.estimators.allowed import PARAMETERS, check
+from meannet.nn.dense import Fleet, initial_fleet
 
 UPDATES = 3000  # that epochs="auto" aims at
 LEAST_EPOCHS, MOST_EPOCHS = 10, 300
@@ -78,12 +79,7 @@ class Parameters(BaseEstimator):
         return tags
 
     def _check_parameters(self) -> None:
-        for name, (good, allowed) in _PARAMETERS.items():
-            value = getattr(self, name)
-            if not good(value):
-                raise ValueError(
-                    f"The {name!r} parameter of {type(self).__name__} must be {allowed}. Got {value!r} instead."
-                )
+        check(self, PARAMETERS)
 
     def _new_fleet(
         self, inputs: int, outputs: int, output: str, groups: tuple[int, ...], device: torch.device
@@ -165,6 +161,18 @@ class Parameters(BaseEstimator):
         return on_device(self.device, products)
 
 
+@contextmanager
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """A fit that fails, or is interrupted where it cannot be used, leaves the estimator as it was."""
+    before = {name: [*held] if name == "history_" else held for name, held in vars(estimator).items()}
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
 def on_device(device: str, products: int) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda', but PyTorch finds no CUDA device here; use device='cpu' or 'auto'")
@@ -183,87 +191,3 @@ def seed_of(random_state: Any) -> int:
 def net_seeds(seed: int, nets: int) -> list[int]:
     """One a net; the first is the seed itself, and fits with different seeds below 2^32 share none."""
     return [net << 32 | seed for net in range(nets)]
-
-
-def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
-    def good(value: Any) -> bool:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return whole and least <= cast(int, value) < 2**31
-
-    return good, f"an int in the range [{least}, 2147483647]"
-
-
-def _number(least: float, most: float, *, closed: bool = False) -> tuple[Callable[[Any], bool], str]:
-    """Above `least`, or with `closed` from it on, and below `most`."""
-
-    def good(value: Any) -> bool:
-        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        return real and (least < cast(float, value) < most or (closed and value == least))
-
-    return good, f"a float in the range {'[' if closed else '('}{least:g}, {most:g})"
-
-
-def _either(*values: Any) -> tuple[Callable[[Any], bool], str]:
-    """One of several words, or true or false."""
-
-    def good(value: Any) -> bool:
-        return isinstance(value, str | bool | np.bool_) and value in values
-
-    return good, "one of " + ", ".join(repr(value) for value in values)
-
-
-def _layers(value: Any) -> bool:
-    one = _whole(1)[0]
-    return one(value) or (isinstance(value, tuple | list) and all(one(size) for size in value))
-
-
-def _momentum(value: Any) -> bool:
-    good = _number(0, 1, closed=True)[0]
-    return isinstance(value, tuple | list) and len(value) == 2 and all(good(each) for each in value)
-
-
-def _epochs(value: Any) -> bool:
-    return _whole(1)[0](value) or (isinstance(value, str) and value == "auto")
-
-
-def _lr(value: Any) -> bool:
-    return _number(0, math.inf)[0](value) or (isinstance(value, str) and value == "auto")
-
-
-def _share(value: Any) -> bool:
-    return _number(0, 2)[0](value) and value <= 1
-
-
-def _limit(value: Any) -> bool:
-    return _number(0, math.inf)[0](value) or (isinstance(value, float) and value == math.inf)
-
-
-def _stack(value: Any) -> bool:
-    if value is None:
-        return True
-    from meannet.estimators.pretrained import belief_net
-
-    return belief_net(value) is not None
-
-
-_RATE = _number(0, 1, closed=True)
-_PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "hidden": (_layers, "an int or a tuple of ints, the sizes of the hidden layers, each 1 or more"),
-    "units": _either(*UNITS),
-    "dropout_hidden": (_RATE[0], f"the probability of omitting a unit, {_RATE[1]}"),
-    "dropout_visible": (_RATE[0], f"the probability of omitting an input, {_RATE[1]}"),
-    "epochs": (_epochs, f"'auto' or {_whole(1)[1]}"),
-    "batch": _whole(1),
-    "lr": (_lr, f"'auto' or {_number(0, math.inf)[1]}"),
-    "lr_end": (_share, "a float in the range (0, 1]"),
-    "momentum": (_momentum, "a pair of floats in the range [0, 1), at the start and at the end"),
-    "limit": (_limit, "a float above 0, or inf for no bound"),
-    "standardize": _either(True, False),
-    "n_nets": _whole(1),
-    "pretrain": (_stack, "None, a DBN, BernoulliRBM or GaussianRBM, or a FrozenEstimator of one of them"),
-    "early_stopping": _either(True, False),
-    "validation_fraction": _number(0, 1),
-    "n_iter_no_change": _whole(1),
-    "warm_start": _either(True, False),
-    "device": _either(*DEVICES),
-}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from meannet.config import Joint, Pretrain
@@ -62,7 +63,7 @@ class _RBM(Pretrained):
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Means of the inputs given features or states of the hidden units, on the inputs' own scale."""
         machine = self._machine
-        hidden = np.atleast_2d(dense_rows(X))
+        hidden = check_array(np.atleast_2d(dense_rows(X)))
         if hidden.shape[1] != machine.sizes[1]:
             raise ValueError(f"X has {hidden.shape[1]} features, but there are {machine.sizes[1]} hidden units")
         found = rbm.visible_means(machine, torch.from_numpy(hidden)[None])[0].numpy()

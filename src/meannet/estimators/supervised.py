@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from meannet.core import mean
 from meannet.estimators.cases import Scaling
 from meannet.estimators.fitting import DropoutNet
-from meannet.estimators.parameters import BIAS_SD
+from meannet.estimators.parameters import BIAS_SD, all_or_nothing
 from meannet.estimators.targets import Labels, checked_labels
 
 AVERAGES = ("arithmetic", "geometric")
@@ -134,7 +134,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and labels: (cases,), several targets, or 0s and 1s."""
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             goes_on = self._goes_on(partial=False)
             X, y = self._checked(X, y, reset=not goes_on, numeric=False)
             return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
@@ -144,7 +144,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
         For several targets `classes` is a list of arrays; multi-label targets need none.
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             goes_on = self._goes_on(partial=True)
             X, y = self._checked(X, y, reset=not goes_on, numeric=False)
             y = checked_labels(y)
@@ -284,12 +284,12 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs (cases, features), dense or sparse, and targets (cases,) or (cases, targets)."""
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             return self._fit_numbers(X, y, sample_weight, partial=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """One epoch on these cases; the first call fixes the scales of inputs and targets."""
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             return self._fit_numbers(X, y, sample_weight, partial=True)
 
     def predict(self, X: Any, *, return_std: bool = False, n: int = 100) -> Any:

@@ -24,7 +24,7 @@ class Labels:
         """As the targets show; `classes` names those that may come later."""
         if y.ndim == 1:
             return cls("single", [np.unique(y if classes is None else np.asarray(classes))], y.dtype)
-        if type_of_target(y).startswith("multilabel"):
+        if y.dtype != object and type_of_target(y).startswith("multilabel"):
             return cls("multilabel", [np.arange(y.shape[1])], y.dtype)
         columns = y.T if classes is None else classes
         if len(columns) != y.shape[1]:
@@ -98,7 +98,9 @@ def checked_labels(y: Any) -> np.ndarray:
     """Targets of classification as an array, (cases,) or (cases, targets); a column vector is taken with a warning."""
     if sparse.issparse(y):
         y = y.toarray()
-    check_classification_targets(y)
+    mixed = y.ndim == 2 and y.dtype == object  # words and numbers side by side in a table
+    for part in (np.array(column.tolist()) for column in y.T) if mixed else (y,):
+        check_classification_targets(part)
     return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
 

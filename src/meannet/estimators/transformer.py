@@ -12,21 +12,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: 
 
 from meannet import __version__, checkpoint
 from meannet.config import Pretrain
+from meannet.estimators.allowed import PARAMETERS, check, either, layers, number, whole
 from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs
-from meannet.estimators.parameters import (
-    _PARAMETERS,
-    _either,
-    _layers,
-    _number,
-    _whole,
-    on_device,
-    seed_of,
-)
+from meannet.estimators.parameters import all_or_nothing, on_device, seed_of
 from meannet.estimators.progress import Line
 from meannet.pretrain import stack
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.stack import Stack, new_stack
-from meannet.pretrain.stages import pretrain
+from meannet.pretrain.stages import Diverged, pretrain
 
 FORMAT = 1
 
@@ -55,8 +48,13 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from inputs (cases, features), dense or sparse; targets are ignored."""
-        self._check_parameters()
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        with all_or_nothing(self):
+            self._check_parameters()
+            X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+            self._fit(X)
+        return self
+
+    def _fit(self, X: Matrix) -> None:
         self._seed = seed_of(self.random_state)
         kind = self._visible(X)
         self._scaling = scaling(X, kind)
@@ -68,15 +66,19 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         inputs = dense_inputs(X, np.arange(X.shape[0]), self._scaling, device)
         self.history_: list[dict[str, Any]] = []
         line = Line(sum(one.epochs for one in made.stages), bool(self.verbose))
-        # Products in float32, so that the same data give the same features on every machine.
-        for done in pretrain(made, inputs, None):
-            error = {"reconstruction_error": done.values[0]}
-            self.history_.append({"stage": done.stage.name, "epoch": done.epoch} | error)
-            line.show(error)
-        line.close()
+        try:
+            # Products in float32, so that the same data give the same features on every machine.
+            for done in pretrain(made, inputs, None):
+                error = {"reconstruction_error": done.values[0]}
+                self.history_.append({"stage": done.stage.name, "epoch": done.epoch} | error)
+                line.show(error)
+        except Diverged as error:
+            setting = error.setting.removeprefix("pretrain.").replace(".", "_")
+            raise ValueError(f"{error.what}; lower {setting} of the {type(self).__name__}") from None
+        finally:
+            line.close()
         self.n_iter_ = len(self.history_)
         self._keep(made)
-        return self
 
     def transform(self, X: Any) -> np.ndarray:
         """The features: probabilities that the units of the last hidden layer are on, float64 (cases, units)."""
@@ -188,11 +190,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return Pretrain(**usual | more)
 
     def _check_parameters(self) -> None:
-        for name in self.get_params(deep=False):
-            good, allowed = _CHECKS.get(name, _ANYTHING)
-            if not good(value := getattr(self, name)):
-                kind = type(self).__name__
-                raise ValueError(f"The {name!r} parameter of {kind} must be {allowed}. Got {value!r} instead.")
+        check(self, _PARAMETERS)
 
 
 def scaling(X: Matrix, kind: str) -> Scaling:
@@ -223,18 +221,20 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | bool | int | float) else None
 
 
-_ANYTHING = (lambda value: True, "")
-_CHECKS = _PARAMETERS | {
-    "n_components": _whole(1),
-    "hidden": (lambda value: _layers(value) and value != (), "an int or a tuple of ints, each 1 or more"),
-    "visible": _either("auto", "bernoulli", "gaussian"),
-    "lr": (lambda value: value is None or _number(0, np.inf)[0](value), f"None or {_number(0, np.inf)[1]}"),
-    "epochs": _whole(1),
-    "joint_lr": _number(0, np.inf),
-    "joint_epochs": _whole(1),
-    "sweeps": _whole(1),
-    "chains": _whole(1),
-    "steps": _whole(1),
-    "persistent": _either(True, False),
-    "decay": _number(0, np.inf, closed=True),
+_PARAMETERS = PARAMETERS | {
+    "n_components": whole(1),
+    "hidden": (
+        lambda value: layers(value) and value != () and value != [],
+        "an int or a tuple of ints, each 1 or more",
+    ),
+    "visible": either("auto", "bernoulli", "gaussian"),
+    "lr": (lambda value: value is None or number(0, np.inf)[0](value), f"None or {number(0, np.inf)[1]}"),
+    "epochs": whole(1),
+    "joint_lr": number(0, np.inf),
+    "joint_epochs": whole(1),
+    "sweeps": whole(1),
+    "chains": whole(1),
+    "steps": whole(1),
+    "persistent": either(True, False),
+    "decay": number(0, np.inf, closed=True),
 }

@@ -63,6 +63,7 @@ class Captured:
         versions, which = apart(_dense(inputs, fleet, self.dtype), nets)
         self.inputs, self.which = versions.to(self.dtype).contiguous(), which.contiguous()
         self.targets = targets.contiguous()
+        self.number = torch.zeros((), dtype=torch.int64, device=device)  # of the epoch
         self.order = torch.zeros(nets, self.cases, dtype=torch.int64, device=device)
         self.first_case = torch.zeros(1, dtype=torch.int64, device=device)
         self.first_update = torch.zeros(1, dtype=torch.int64, device=device)
@@ -89,23 +90,15 @@ class Captured:
         self.lanes = [slice(first, first + each) for first in range(0, nets, each)]
         whole, rest = divmod(self.cases, self.batch)
         self.pieces = [_Piece(self, self.batch, whole)] + ([_Piece(self, rest, 1)] if rest else [])
+        self.begin, self.end = _Repeated(self._begin, device), _Repeated(self._end, device)
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
-        fleet = self.fleet
-        self.order.copy_(philox.order(fleet.seeds, epoch, self.cases))
+        self.number.fill_(epoch)
         self.steps.copy_(torch.tensor(list(step)))
         self.momentum.fill_(momentum)
-        if self.split:
-            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
-                split_(weight, high, rest)
-        for squares in self.squares:
-            squares.zero_()
-        self.active.zero_()
-        self.moved.zero_()
+        self.begin()
         update, case = epoch * -(-self.cases // self.batch), 0
         for piece in self.pieces:
-            piece.loss.zero_()
-            piece.wrong.zero_()
             for _ in range(piece.replays):
                 if stop():
                     return None
@@ -113,17 +106,52 @@ class Captured:
                 self.first_case.fill_(case)
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
-        if self.split:
-            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
-                join_(weight, high, rest)
-        for weight in fleet.weights[:-1]:
-            constrain_incoming_(weight, self.limits[:, None, None])
+        self.end()
         return Tally(
             loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
             errors=torch.stack([piece.wrong.sum(1) for piece in self.pieces]).sum(0),
             active=self.active > 0,
             moved=self.moved.any(1),
         )
+
+    def _begin(self) -> None:
+        fleet = self.fleet
+        self.order.copy_(philox.order(fleet.seeds, self.number, self.cases))
+        if self.split:
+            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+                split_(weight, high, rest)
+        for figures in (*self.squares, self.active, self.moved):
+            figures.zero_()
+        for piece in self.pieces:
+            piece.loss.zero_()
+            piece.wrong.zero_()
+
+    def _end(self) -> None:
+        if self.split:
+            for weight, high, rest in zip(self.fleet.weights, self.weights, self.rests, strict=True):
+                join_(weight, high, rest)
+        for weight in self.fleet.weights[:-1]:
+            constrain_incoming_(weight, self.limits[:, None, None])
+
+
+class _Repeated:
+    """Work that launches the same kernels each time: done as it is at first, then replayed as a CUDA graph."""
+
+    def __init__(self, work: Callable[[], None], device: torch.device):
+        self.work, self.on_gpu = work, device.type == "cuda"
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        if self.graph is not None:
+            self.graph.replay()
+            return
+        self.work()
+        if self.on_gpu:
+            gc.collect()  # a graph that is thrown away while another is captured spoils it
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.work()
+            self.graph = graph
 
 
 class _Piece:

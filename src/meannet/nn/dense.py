@@ -114,7 +114,10 @@ def activities(fleet: Fleet, inputs: Tensor, keep: Sequence[Tensor | None]) -> l
     last = len(fleet.weights) - 1
     for k, (weight, bias) in enumerate(zip(fleet.weights, fleet.biases, strict=True)):
         below = below.expand(len(weight), -1, -1)
-        below = torch.baddbmm(bias[:, None, :], below, weight.mT)  # (nets, cases, units)
+        if len(weight) == 1:  # a batch of one product is slower than the product
+            below = torch.addmm(bias[0], below[0], weight[0].mT)[None]
+        else:
+            below = torch.baddbmm(bias[:, None, :], below, weight.mT)  # (nets, cases, units)
         if k < last:
             below = below.sigmoid_() if fleet.units == "logistic" else below.relu_()
             factor = keep[k + 1]

@@ -26,6 +26,12 @@ LOOKED_AT = 1000  # cases whose reconstruction error is told after each epoch
 class Diverged(RuntimeError):
     """A machine's parameters are not finite any more."""
 
+    def __init__(self, stack: Stack, stage: Stage, epoch: int, net: int, setting: str):
+        seed = stack.seeds[net].item()
+        self.what = f"pretraining diverged: {stage.name}, epoch {epoch}, seed {seed}: weights are not finite"
+        self.setting = setting  # to lower, by its path
+        super().__init__(f"{self.what}; lower {setting}")
+
 
 def pretrain(
     stack: Stack,
@@ -185,7 +191,7 @@ def _train_softmax(
     lr = [chosen.softmax_lr] * nets
     for epoch in backpropagate(stack.softmax, engine, len(inputs), optim, lr, start=stack.epoch, stop=stop):
         for fault in epoch.faults:
-            raise Diverged(_diverged(stack, stage, epoch.epoch, fault.net, "pretrain.softmax_lr"))
+            raise Diverged(stack, stage, epoch.epoch, fault.net, "pretrain.softmax_lr")
         yield Done(stage, epoch.epoch, "training error", epoch.train_error)
 
 
@@ -220,10 +226,5 @@ def _look(stack: Stack, stage: Stage, epoch: int, inputs: Tensor, targets: Tenso
     finite = error.isfinite() & machine.weights.isfinite().all(2).all(1)
     if not finite.all():
         path = "pretrain.joint.lr" if stage.kind == "joint" else "pretrain.lr"
-        raise Diverged(_diverged(stack, stage, epoch, finite.tolist().index(False), path))
+        raise Diverged(stack, stage, epoch, finite.tolist().index(False), path)
     return error.tolist()
-
-
-def _diverged(stack: Stack, stage: Stage, epoch: int, net: int, path: str) -> str:
-    seed = stack.seeds[net].item()
-    return f"pretraining diverged: {stage.name}, epoch {epoch}, seed {seed}: weights are not finite; lower {path}"

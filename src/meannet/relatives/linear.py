@@ -11,13 +11,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from meannet import config, data, device, recipes
+from meannet import data, device, recipes
 from meannet.checkpoint import write_atomically
 from meannet.data import Cases, Dataset
 
@@ -47,7 +48,7 @@ def baselines() -> dict[str, Baseline]:
 def compare(recipe: str, *, say: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """What the file of a recipe holds."""
     experiment, started = recipes.get(recipe), time.perf_counter()
-    wanted = config.replace(experiment.data, held_out=True)
+    wanted = replace(experiment.data, held_out=True)
     choosing, judging = data.load(wanted, say=lambda _: None), data.load(experiment.data, say=say)
     rows = [_row(name, one, choosing, judging) for name, one in baselines().items()]
     for row in rows:

@@ -1,0 +1,43 @@
+"""What an experiment is: frozen dataclasses, changed by path (`net.hidden=1200,1200`), to and from JSON."""
+
+from meannet.config.experiment import Experiment, from_json
+from meannet.config.parts import (
+    PERCENT,
+    Arm,
+    Claim,
+    Conv,
+    Data,
+    Dropout,
+    Joint,
+    Net,
+    Optim,
+    Patches,
+    Pretrain,
+    Selection,
+    Source,
+)
+from meannet.config.paths import override, settings
+from meannet.config.values import nearest, text_of, to_json
+
+__all__ = [
+    "PERCENT",
+    "Arm",
+    "Claim",
+    "Conv",
+    "Data",
+    "Dropout",
+    "Experiment",
+    "Joint",
+    "Net",
+    "Optim",
+    "Patches",
+    "Pretrain",
+    "Selection",
+    "Source",
+    "from_json",
+    "nearest",
+    "override",
+    "settings",
+    "text_of",
+    "to_json",
+]
