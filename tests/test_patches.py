@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from toys import outcome
 
 from meannet import experiment as experiments
-from meannet import patches, streamed
+from meannet import passes, patches
 from meannet.config import override
 from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def prepared(folder, monkeypatch):
     monkeypatch.setenv("MEANNET_DATA", str(folder))
-    monkeypatch.setattr(streamed, "ASK_EVERY", 1)
+    monkeypatch.setattr(passes, "ASK_EVERY", 1)
     return patches.open_prepared(held_out=False)
 
 

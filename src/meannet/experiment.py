@@ -2,23 +2,22 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, patches, pretraining, ranks, streamed
-from meannet.config import Conv, Experiment, to_json
+from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, pretraining, ranks, streamed
+from meannet.config import Arm, Conv, Experiment, to_json
 from meannet.data import Dataset
-from meannet.nn.convfleet import conv_fleet, pixel_mean
+from meannet.nn.convfleet import ConvFleet, conv_fleet, pixel_mean
 from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
 from meannet.pretrain.unrolled import install_, seen
-from meannet.pretraining import check_settings, check_unchanged, chosen
+from meannet.pretraining import check_unchanged, chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
 
@@ -58,8 +57,8 @@ class Options:
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
     if experiment.patches is not None:
-        return _run_streamed(experiment, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(experiment, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
     dataset = data.load(experiment.data, say=options.say)
@@ -82,47 +81,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.path == "auto":
         options = replace(options, path=opened.began_with("path", "auto"))
     if experiment.patches is not None:
-        return _run_streamed(None, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(None, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     where = device.choose(options.device)
     return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
-
-
-def _run_streamed(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
-    """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
-    where = device.choose(options.device)
-    with ranks.joined(where) as all_ranks:
-        where, folder, made = all_ranks.device, RunFolder(path), False
-        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
-        if all_ranks.first and experiment is not None:
-            if all_ranks.restarts and (path / "experiment.json").exists():
-                _check_same(experiment, RunFolder.open(path))
-            else:
-                folder, made = RunFolder.create(path, experiment), True
-        try:
-            with folder.locked() if all_ranks.first else nullcontext():
-                return streamed.run(_of(experiment, path), folder, prepared, where, options, all_ranks)
-        except (ValueError, RuntimeError):
-            if made:
-                folder.discard_untrained()
-            raise
-
-
-def _of(experiment: Experiment | None, path: Path) -> Experiment:
-    return RunFolder.open(path).experiment() if experiment is None else experiment
-
-
-def _check_same(experiment: Experiment, folder: RunFolder) -> None:
-    """A worker that was started anew goes on with the run that it left, and with no other."""
-    if folder.experiment() != experiment:
-        raise ValueError(f"{folder.path} holds another run; choose another --out")
-
-
-def _refuse_ranks(experiment: Experiment) -> None:
-    if ranks.named().world > 1:
-        raise ValueError(
-            f"{experiment.recipe} trains in one process; start it without torchrun, which is for recipes imagenet.…"
-        )
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
@@ -133,7 +95,7 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
         experiment.seeds * len(experiment.arms),
-        _rates(experiment, hidden),
+        dense_rates(experiment, hidden),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
@@ -156,7 +118,7 @@ def _make_conv_fleet(
     if not spreads:
         few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
         spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
-    rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
+    rates = [image_rates(experiment, conv, arm) for arm, _ in pairs]
     return conv_fleet(
         [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
         [seed for _, seed in pairs],
@@ -169,6 +131,10 @@ def _make_conv_fleet(
         decays=[experiment.decays(arm) for arm, _ in pairs],
         device=where,
     )
+
+
+def image_rates(experiment: Experiment, conv: Conv, arm: Arm) -> Rates:
+    return Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1])
 
 
 def load_fleet(
@@ -185,33 +151,6 @@ def load_fleet(
     fleet = make_fleet(experiment, hidden, dataset, where)
     facts = _restore(fleet, experiment, folder, hidden, dataset)
     return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
-
-
-def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
-    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
-    if experiment.conv is not None:
-        raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
-    path = folder.state(hidden, len(experiment.net.hidden))
-    try:
-        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
-    except checkpoint.CheckpointError as error:
-        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
-        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
-    check_settings(facts, experiment, experiment.digest(), path)
-
-    def group(name: str) -> list[torch.Tensor]:
-        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
-
-    return Fleet(
-        units=experiment.net.units,
-        output="softmax",
-        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
-        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
-        weights=group("weights"),
-        biases=group("biases"),
-        weight_velocities=group("weight_velocities"),
-        bias_velocities=group("bias_velocities"),
-    )
 
 
 def _run(
@@ -346,7 +285,10 @@ def _train_one(
             "chosen": chosen(experiment),
             "data": dataset.digest,
         }
-        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
+        tensors = fleet.state()
+        if isinstance(fleet, ConvFleet):  # a net is of no use without it
+            tensors["mean"] = torch.as_tensor(fleet.mean)
+        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), tensors, facts)
         saved_epoch, saved_at = epoch_now, time.perf_counter()
 
     for epoch in train(
@@ -397,7 +339,7 @@ def _restore(
     return facts
 
 
-def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
+def dense_rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
     """Of the visible units and of each hidden layer, (nets, 1)."""
     each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
     visible_rates, hidden_rates = zip(*each, strict=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
@@ -14,7 +15,11 @@ from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, pick, shape
 from meannet.estimators.saved import described
-from meannet.experiment import trained_fleet
+from meannet.experiment import dense_rates, image_rates
+from meannet.nn.convplain import filled
+from meannet.nn.convplain import mean_module as image_module
+from meannet.nn.dense import Fleet
+from meannet.pretraining import check_settings
 from meannet.runlog import RunFolder
 
 Row = dict[str, Any]  # of result.json's arms
@@ -69,6 +74,10 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
 
 def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     result, experiment = folder.found(), folder.experiment()
+    if experiment.patches is not None:
+        raise ValueError(
+            f"{folder.path} holds a net of H, which predict and export do not take; those of cifar10 they do"
+        )
     if experiment.pretrain and experiment.pretrain.model == "dbm":
         raise ValueError(
             f"{folder.path} holds nets that see activities of their own deep Boltzmann machines beside the inputs; "
@@ -83,24 +92,85 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{folder.result} is broken ({error!r}); remove it, and resuming writes it anew") from None
     names = list(dict.fromkeys(each["net"] for each in result["arms"]))
-    fleet = trained_fleet(experiment, folder, experiment.net.hidden[names.index(arm["net"])])
+    hidden, divisor = experiment.net.hidden[names.index(arm["net"])], _divisor(choice.divide)
     first = [each.name for each in experiment.arms].index(arm["name"]) * len(experiment.seeds)
-    fleet = pick(fleet, [first + experiment.seeds.index(seed) for seed in seeds])
-    divisor = _divisor(choice.divide)
-    inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+    numbers = [first + experiment.seeds.index(seed) for seed in seeds]
+    if experiment.conv is not None:
+        network, known = _image_module(experiment, folder, hidden, numbers, tuple(image), divisor)
+    else:
+        fleet = pick(_dense_fleet(experiment, folder, hidden), numbers)
+        inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
+        network, known = mean_module(fleet, inputs, None), shape(fleet, inputs)
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     net = f"{arm['net']}, arm {arm['name']}, {which}"
-    facts = shape(fleet, inputs) | {
+    facts = known | {
         "meannet": __version__,
         "of": f"{experiment.recipe}: {net}",
         "answers": "single",
-        "classes": [classes or [str(number) for number in range(fleet.sizes[-1])]],
+        "classes": [classes or [str(number) for number in range(known["sizes"][-1])]],
         "names": None,
         "image": image,
         "largest": divisor if image else None,
     }
     counted = f"{sum(errors) / len(errors):g} errors of {judged}" + (", mean of single nets" * (len(seeds) > 1))
-    return Trained(mean_module(fleet, inputs, None), facts, f"{net} ({counted}){why}")
+    return Trained(network, facts, f"{net} ({counted}){why}")
+
+
+def _dense_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
+    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    tensors = _last_state(experiment, folder, hidden)
+
+    def group(name: str) -> list[Tensor]:
+        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
+
+    return Fleet(
+        units=experiment.net.units,
+        output="softmax",
+        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        rates=[rate if rate.any() else None for rate in dense_rates(experiment, hidden)],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
+
+
+def _image_module(
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    numbers: Sequence[int],
+    image: tuple[int, int],
+    largest: float,
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Some image nets of a finished run as one mean network of plain.py, and what is known of it."""
+    conv, seeds = experiment.conv, len(experiment.seeds)
+    assert conv is not None
+    tensors = _last_state(experiment, folder, hidden)
+    if "mean" not in tensors:
+        raise ValueError(
+            f"{folder.path} was saved without the mean of its pictures, by an earlier version; run it again"
+        )
+    nets = [
+        filled(
+            tensors, net, conv, hidden, image=image, units=experiment.net.units,
+            rates=image_rates(experiment, conv, experiment.arms[net // seeds]),
+        )
+        for net in numbers
+    ]  # fmt: skip
+    return image_module(nets, tensors["mean"], conv.scale, largest)
+
+
+def _last_state(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> dict[str, Tensor]:
+    """Of a finished run, whose settings must still be the same."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    try:
+        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
+    except checkpoint.CheckpointError as error:
+        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
+    check_settings(facts, experiment, experiment.digest(), path)
+    return tensors
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:

@@ -59,7 +59,7 @@ class ConvFleet(dense.Fleet):
 
     def _of(self, net: int, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
         layers = [layer.layer for layer in self.nets[net].weight_layers()]
-        return [_shaped(w[net], layer) for w, layer in zip(weights, layers, strict=True)] + [b[net] for b in biases]
+        return [shaped(w[net], layer) for w, layer in zip(weights, layers, strict=True)] + [b[net] for b in biases]
 
 
 def conv_fleet(
@@ -113,7 +113,7 @@ def _flat(layer: Any) -> Tensor:
     return (weight.permute(0, 2, 3, 1) if _convolves(layer) else weight).reshape(len(weight), -1)
 
 
-def _shaped(flat: Tensor, layer: Any) -> Tensor:
+def shaped(flat: Tensor, layer: Any) -> Tensor:
     """A view in the layer's own shape; for convolutions its channels come last in memory."""
     if not _convolves(layer):
         return flat.view(layer.weight.shape)
