@@ -229,6 +229,10 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder = RunFolder.open(Path(options.run))
     folder.read("result.json")
     experiment = folder.experiment()
+    if experiment.patches is not None:
+        raise ValueError(
+            f"{folder.path} learned from shards, and eval samples networks only where all cases fit in memory"
+        )
     dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
     rows = []
     for hidden in experiment.net.hidden:

@@ -34,9 +34,11 @@ def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, 
         prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
         if all_ranks.first and experiment is not None:
             if all_ranks.restarts and (path / "experiment.json").exists():
-                _check_same(experiment, RunFolder.open(path))
+                _check_same(experiment, folder)
             else:
                 folder, made = RunFolder.create(path, experiment), True
+        if all_ranks.any(folder.result.exists()) == [True]:  # only after a restart
+            return folder.found() if all_ranks.first else {}
         try:
             with folder.locked() if all_ranks.first else nullcontext():
                 return run(_of(experiment, path), folder, prepared, where, options, all_ranks)
@@ -99,7 +101,7 @@ def run(
         judged = train(loop)
         if judged is None:
             raise Interrupted
-        if judged == {}:
+        if judged == {} and loop.fault is None:
             judged = patches.judge(fleet, data, data.judged, every(data.n_test), ranks, workers)
         if not ranks.first:
             return {}

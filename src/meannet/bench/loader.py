@@ -21,7 +21,7 @@ from meannet.data.team import cores
 
 ROWS, COLUMNS = 375, 500  # of a usual picture of ILSVRC
 PICTURES, BATCH, REPEATS = 240, 128, 5
-SECONDS = 2.0  # that each repeat reads for
+SECONDS = 1.0  # that each repeat reads for
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 
 

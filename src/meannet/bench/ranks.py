@@ -34,7 +34,7 @@ SMALL = Size(
     picture=72,
     batch=16,  # of each rank
     updates=5,
-    repeats=9,
+    repeats=7,
 )
 TIMEOUT = 120.0  # seconds that a number of ranks may take
 WAYS = ("together", "apart", "exchange")
