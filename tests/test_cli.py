@@ -213,7 +213,8 @@ def test_every_command_has_help(capsys, command):
         ("rnu digits", "no command 'rnu'; did you mean run?"),
         ("", "COMMAND"),
         ("run mnist.quikc", "no recipe 'mnist.quikc'; did you mean mnist.quick?"),
-        ("show digit", "no recipe 'digit'; did you mean digits?"),
+        ("show digit", "no recipe 'digit'; did you mean digits or digits.choose?"),
+        ("run mnist.a2", "no recipe 'mnist.a2'; did you mean mnist.a2_dbn or mnist.a2_dbm?"),
         ("run", "name a recipe or --resume DIR; there is digits"),
         ("run digits --set net.hiden=3", "no setting 'net.hiden'; did you mean hidden?"),
         ("run digits --set optim.lr=abc", "optim.lr must be a number, not 'abc'"),
@@ -325,6 +326,25 @@ def test_a_reader_that_leaves_early_is_not_an_error_worth_a_word():
     command = f"{sys.executable} -m meannet list --json | head -1; {sys.executable} -m meannet list | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == "" and done.stdout.startswith("{\nrecipe")
+
+
+def test_a_run_goes_on_when_its_reader_leaves(done, tmp_path):
+    experiment = done / "run" / "experiment.json"
+    for sink, why in (("| head -1; exit ${PIPESTATUS[0]}", "Broken pipe"), ("> /dev/full", "No space left on device")):
+        command = f"{sys.executable} -m meannet run {experiment} --out {tmp_path / why.split()[0]} {sink}"
+        finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert finished.returncode == 0
+        assert finished.stderr == f"meannet: nothing more can be shown ({why}); the run goes on\n"
+        assert outcome(tmp_path / why.split()[0]) == outcome(done / "run")
+
+
+def test_what_eval_found_is_shown_where_it_cannot_be_kept(done, capsys):
+    shutil.copytree(done / "run", "run")
+    Path("run/eval.json").unlink(missing_ok=True)
+    Path("run/eval.json/full").mkdir(parents=True)
+    assert main(["eval", "run", "--samples", "1"]) == 1
+    told = capsys.readouterr()
+    assert "mean network" in told.out and "run/eval.json" in told.err
 
 
 def test_a_terminal_without_the_letters_is_no_error(done):

@@ -98,6 +98,25 @@ def test_without_dropout_every_sampled_network_is_the_mean_network(inputs, targe
     assert arithmetic == geometric == [[count, count] for count in wrong]
 
 
+def test_only_nets_that_omit_units_are_sampled(inputs, targets, monkeypatch):
+    fleet = nets(7, 5)
+    fleet.rates = [None if rate is None else rate.clone() for rate in fleet.rates]
+    whole = evaluate.sampled_errors(fleet, inputs, targets, [1, 3])
+    for rate in fleet.rates:
+        if rate is not None:
+            rate[0] = 0
+    seen = []
+    sampled = dense.Fleet.sampled_outputs
+    monkeypatch.setattr(
+        dense.Fleet, "sampled_outputs", lambda self, *more: seen.append(len(self.seeds)) or sampled(self, *more)
+    )
+    found = evaluate.sampled_errors(fleet, inputs, targets, [1, 3])
+    assert set(seen) == {len(fleet.seeds) - 1}
+    wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
+    for ours, theirs in zip(found, whole, strict=True):
+        assert ours[0] == [wrong[0]] * 2 and ours[1:] == theirs[1:]
+
+
 def test_many_sampled_networks_answer_as_the_mean_network_which_all_of_them_do_exactly(inputs):
     """One hidden layer: enumeration gives the mean network's answers, and sampling comes to them."""
     fleet = nets(UNITS, visible_rate=0.0, sd=1.0)

@@ -328,7 +328,7 @@ def test_what_is_neither_a_finished_run_nor_an_estimator_is_refused(done, refuse
     assert "a run is named by its folder" in refused("run/state.safetensors", "x.npy")
     Path("run/state.safetensors").write_bytes(state[:-1] + b"?")
     assert "run: state.safetensors is damaged" in (line := refused("run", "x.npy", code=1))
-    assert "train it again with `meannet run run/experiment.json`" in line
+    assert "remove run/result.json, and `meannet run --resume run` makes it anew" in line
     Path("run/state.safetensors").write_bytes(state)
     Path("run/result.json").write_text('{"arms": [{}]}')
     assert "run/result.json is broken" in refused("run", "x.npy")

@@ -16,7 +16,7 @@ TOY = small("digits", epochs=3, samples=0)
 
 
 def line(epoch: int, net: str = "a", seconds: float = 1.0) -> dict:
-    return {"epoch": epoch, "net": net, "seconds": seconds}
+    return {"epoch": epoch, "net": net, "seed": 0, "seconds": seconds}
 
 
 @pytest.fixture
@@ -84,13 +84,15 @@ def test_a_broken_line_in_the_middle_is_named(folder):
 
 def test_records_after_the_saved_epoch_of_their_net_are_forgotten(folder):
     folder.append([line(1, "a", 3.0), line(2, "a", 4.0), line(1, "b", 5.0), line(2, "b", 6.0), line(1, "c", 7.0)])
-    assert folder.forget_after({"a": 2, "b": 1}) == 5.0
+    assert folder.forget_after({("a", 0): 2, ("b", 0): 1}) == 5.0
     assert folder.records() == [line(1, "a", 3.0), line(2, "a", 4.0), line(1, "b", 5.0)]
 
 
 def test_states_are_named_by_architecture_where_there_are_several(folder):
     assert folder.state((800, 800), 1).name == "state.safetensors"
     assert folder.state((800, 800), 2).name == "state.800-800.safetensors"
+    assert folder.turn(3).state((800, 800), 2).name == "state.800-800.turn3.safetensors"
+    assert folder.turn(3).pretrained((800, 800), 1).name == "pretrained.turn3.safetensors"
 
 
 def test_a_folder_is_held_by_one_at_a_time(folder):

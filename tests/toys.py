@@ -38,7 +38,7 @@ def small(recipe: str, *, epochs: int = 3, **changes: Any) -> Experiment:
     conv = full.conv and replace(full.conv, banks=(4, 3, 2), local=(2,) * len(full.conv.local), filter=3, scale=1.0)
     toy = replace(
         full,
-        data=replace(full.data, name="digits", selection=None, cases=None),
+        data=replace(full.data, name="digits", selection=None, speech=None, cases=None),
         conv=conv,
         net=replace(full.net, hidden=hidden, initial_sd=0.3),
         optim=replace(full.optim.compressed(epochs), batch=100),

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +11,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor
 
+from meannet.atomic import write_atomically
+
 
 class CheckpointError(RuntimeError):
     """No state can be read, or it belongs to other settings or data."""
 
 
-def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) -> None:
-    """All of `content` or nothing: temporary file beside `path`, fsync, rename, fsync of the folder.
-
-    What was at `path` is lost, or moved to `keep`.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            path.replace(keep)
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:  # which, from a write, names no file
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+class Damaged(CheckpointError):
+    """A file that should hold a state is missing or not whole."""
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], *, keep_previous: bool = True) -> None:
@@ -64,18 +46,18 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts of this very file; CheckpointError where it is missing, damaged or none of ours."""
+    """Tensors and facts of this very file; Damaged where it is missing, not whole or none of ours."""
     try:
         with safe_open(path, framework="pt") as file:
             record = (file.metadata() or {}).get("record", "")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
     except FileNotFoundError:
-        raise CheckpointError(f"{path.name} is missing") from None
+        raise Damaged(f"{path.name} is missing") from None
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path.name} cannot be read: {error}") from None
+        raise Damaged(f"{path.name} cannot be read: {error}") from None
     checksum, _, text = record.partition(" ")
     if _checksum(tensors, text) != checksum:
-        raise CheckpointError(f"{path.name} is damaged: its checksum is wrong")
+        raise Damaged(f"{path.name} is damaged: its checksum is wrong")
     return tensors, json.loads(text)
 
 
@@ -108,12 +90,3 @@ def _checksum(tensors: dict[str, Tensor], text: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _sync_folder(path: Path) -> None:
-    """So that a rename outlives a loss of power."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""The command line: list, show, run, eval, report, claims, data, predict, export, bench."""
+"""The command line: list, show, run, eval, report, claims, data, predict, speech, export, bench."""
 
 import argparse
 import io
@@ -124,6 +124,14 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--out", metavar="FILE.csv|FILE.json", help="write there instead of to stdout")
     one.add_argument("--force", action="store_true", help="replace a file that is there")
     one.add_argument("--json", action="store_true", help="JSON on stdout, instead of CSV")
+    one = add("speech", speech, "phones with times, from a recording")
+    one.add_argument("action", choices=("decode",))
+    _choosing_a_net(one, divided=False)
+    one.add_argument("file", metavar="FILE.wav", help="RIFF or SPHERE, one channel, 16 bits, the run's sampling rate")
+    one.add_argument("-o", "--out", metavar="FILE.TextGrid", help="write a TextGrid for Praat, too")
+    one.add_argument("--force", action="store_true", help="replace a file that is there")
+    one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    one.add_argument("--json", action="store_true", help="JSON on stdout, instead of a table")
     one = add("export", export, "the mean network for other programs")
     _choosing_a_net(one)
     one.add_argument("--to", required=True, metavar="onnx|pt2|torch")
@@ -140,16 +148,20 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--imagenet", action="store_true", help="instead: H's nets, pictures on the device; ten views")
     one.add_argument("--loader", action="store_true", help="instead: preparing and decoding of pictures, on CPU cores")
     one.add_argument("--ranks", action="store_true", help="instead: 1 to 8 ranks of one thread that share mini-batches")
+    one.add_argument("--speech", action="store_true", help="instead: seconds of work for a second of speech")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
     return top
 
 
-def _choosing_a_net(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run", metavar="RUN", help="a run folder, or an estimator that was saved")
+def _choosing_a_net(command: argparse.ArgumentParser, *, divided: bool = True) -> None:
+    command.add_argument("run", metavar="RUN", help="a run folder" + ", or an estimator that was saved" * divided)
     command.add_argument("--net", metavar="NAME", help="which architecture, where a run has several")
     command.add_argument("--arm", metavar="NAME", help="which arm; the paper's claim's, or the last, where not given")
+    if not divided:
+        command.add_argument("--seed", metavar="N", help="which seed; the first where not given")
+        return
     command.add_argument("--seed", metavar="N|all", help="which seed, or all averaged; the first where not given")
     command.add_argument("--divide", type=float, metavar="D", help="pixels go up to D, not to 1; the net divides them")
 
@@ -298,6 +310,12 @@ def predict(options: argparse.Namespace) -> int:
     from meannet.predict import predict_and_tell
 
     return predict_and_tell(options)
+
+
+def speech(options: argparse.Namespace) -> int:
+    from meannet.transcribe import decode_and_tell
+
+    return decode_and_tell(options)
 
 
 def export(options: argparse.Namespace) -> int:

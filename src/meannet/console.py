@@ -4,9 +4,10 @@ import argparse
 import json
 import shlex
 import signal
+import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,20 @@ from meannet import outcome, ranks, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
+from meannet.lots import lots
 from meannet.pretrain.stack import Done
+from meannet.pretrain.stages import Diverged
+from meannet.report.tables import unit_of
+from meannet.report.written import spread
 from meannet.runlog import RunFolder
+from meannet.speech import scoring
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Namespace) -> int:
     """Run, or with no experiment resume, and print how it went; returns the exit code."""
-    console = screen.console(stderr=options.json)
+    console = screen.lasting(stderr=options.json)
     first = ranks.named().first
     console.quiet = not first  # of several ranks one speaks
     finished = experiment is None and (out / "result.json").exists()
@@ -50,6 +56,9 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
     except Interrupted:
         tell_interrupted(console, out)
         return 128 + stop.received
+    except Diverged as error:
+        print(f"meannet: {error}", file=sys.stderr)
+        return 3
     except OSError as error:
         if not error.filename or not (out / "experiment.json").exists():
             raise
@@ -109,30 +118,32 @@ def resume_command(out: Path) -> str:
 
 
 def tell_interrupted(console: Console, out: Path) -> None:
-    with suppress(OSError):  # the terminal may be what went away
-        if RunFolder(out).began():
-            console.print(f"stopped; saved. Go on with: {resume_command(out)}")
-        elif (out / "experiment.json").exists():
-            console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
-        else:
-            console.print("stopped before training began; nothing was written")
+    if RunFolder(out).began():
+        console.print(f"stopped; saved. Go on with: {resume_command(out)}")
+    elif (out / "experiment.json").exists():
+        console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")
+    else:
+        console.print("stopped before training began; nothing was written")
 
 
 def tell_result(console: Console, result: dict[str, Any]) -> None:
     """Paper beside ours, which arms differ from the first one beyond the spread, and which nets were stopped."""
     held_out = result["data"]["held_out"]
-    unit = "errors on held-out cases" if held_out else (result["claim"] or {}).get("unit", "test errors")
-    console.print(f"{result['recipe']}: {unit} of {result['data']['n_test']:,} ({result['seconds']:.0f} s)")
+    percent = result["data"].get("percent", False)
+    unit = "errors on held-out cases" if held_out and not percent else unit_of(result)
+    frames = " frames of held-out speakers" if percent and held_out else " test frames" if percent else ""
+    judged = f"{unit} {'on' if percent else 'of'} {result['data']['n_test']:,}{frames}"
+    console.print(f"{result['recipe']}: {judged} ({result['seconds']:.0f} s)")
     console.print(result_table(result))
+    if "phone_comparisons" in result:
+        console.print(f"phone errors are of {scoring.SAID}")
     if result["data"].get("made_up"):
         console.print(f"the data is made up: only time and memory count, {result['peak_mib']:,} MiB at most")
     for found in result["comparisons"]:
-        verb = "fewer" if found["difference"] < 0 else "more"
-        beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"
-        console.print(
-            f"{found['net']}: {found['arm']} makes {abs(found['difference']):.1f} {verb} errors than {found['over']}, "
-            f"{beyond} (standard error {found['standard_error']:.1f}, {found['n']} seeds)"
-        )
+        kind = f" ({unit})" if percent else ""
+        console.print(_compared(found, kind))
+    for found in result.get("phone_comparisons", ()):
+        console.print(_compared(found, " (% phone errors)"))
     for arm in result["arms"]:
         for net in arm["stopped"]:
             layer = f", layer {net['layer']}" if net["layer"] else ""
@@ -142,16 +153,33 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
             )
 
 
+def _compared(found: dict[str, Any], kind: str) -> str:
+    verb = "fewer" if found["difference"] < 0 else "more"
+    than = (
+        f"{abs(found['difference']):.1f} {verb} errors{kind} than"
+        if found["difference"]
+        else f"as many errors{kind} as"
+    )
+    beyond = "beyond the spread" if found["beyond_spread"] else "within the spread"
+    return (
+        f"{found['net']}: {found['arm']} makes {than} {found['over']}, "
+        f"{beyond} (standard error {found['standard_error']:.1f}, {found['n']} seeds)"
+    )
+
+
 def result_table(result: dict[str, Any]) -> Table:
     """An arm a row."""
     claims = {claim["arm"]: claim["value"] for claim in result["claims"]}
-    table = screen.table("net", "arm", numbers=(*["paper"][: len(claims)], "ours, mean ± sd", "n"))
+    phones = "phone_comparisons" in result
+    heads = (*["paper"][: len(claims)], "ours, mean ± sd", *["phone errors, %"][:phones], "n")
+    table = screen.table("net", "arm", numbers=heads)
     for arm in result["arms"]:
         ours = "–" if arm["mean"] is None else f"{arm['mean']:.1f}"
         ours += f" ± {arm['sd']:.1f}" if arm["sd"] is not None else ""
         paper = [f"{claims[arm['name']]:g}" if arm["name"] in claims else ""] if claims else []
         stopped = f" ({len(arm['stopped'])} stopped)" if arm["stopped"] else ""
-        table.add_row(arm["net"], arm["name"], *paper, ours, str(len(arm["seeds"])) + stopped)
+        heard = [spread(*outcome.spread(arm["metrics"]["phone_error_rate"]).values())] if phones else []
+        table.add_row(arm["net"], arm["name"], *paper, ours, *heard, str(len(arm["seeds"])) + stopped)
     return table
 
 
@@ -188,8 +216,7 @@ def following(console: Console) -> Iterator[Callable[[Progress], None]]:
     try:
         yield show
     finally:
-        with suppress(OSError):  # a terminal that went away must not hide what happened
-            bar.stop()
+        bar.stop()
 
 
 class _Lines:
@@ -206,8 +233,7 @@ class _Lines:
         if not shown or (since < progress.epochs // 20 and done < progress.epochs):
             return
         self.last = (progress.net, done)
-        with suppress(OSError):  # training goes on where nobody watches any more
-            self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
+        self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
 
 
 def _figures(progress: Progress) -> str:
@@ -221,7 +247,6 @@ def _figures(progress: Progress) -> str:
 
 def evaluate_and_tell(options: argparse.Namespace) -> int:
     """`meannet eval`: the mean network beside means of sampled networks, averaged over seeds."""
-    from meannet import data
     from meannet.evaluate import sample_counts
 
     sample_counts(options.samples)  # refuse a wrong count before any work
@@ -230,20 +255,18 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder.read("result.json")
     experiment = folder.experiment()
     if experiment.patches is not None:
-        raise ValueError(
-            f"{folder.path} learned from shards, and eval samples networks only where all cases fit in memory"
-        )
-    dataset = data.load(experiment.data, say=screen.console(stderr=True).print)
+        raise ValueError(f"{folder.path} learned from shards; eval samples networks only where cases fit into memory")
+    dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
     rows = []
-    for hidden in experiment.net.hidden:
-        name = outcome.net_name(experiment, hidden, dataset)
-        with naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-            fleet, faults, cases = experiments.load_fleet(experiment, folder, hidden, dataset, where)
-            rows += outcome.sampled_rows(experiment, fleet, name, cases, options.samples, faults)
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = outcome.net_name(part, lot.hidden, cases)
+        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            fleet, faults, cases = experiments.load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
-    folder.write("eval.json", document)
     if options.json:
         print(json.dumps(document))
     else:
@@ -252,6 +275,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
             f"errors of {rows[0]['n_test']:,}, averaged over seeds, by how many sampled networks are combined"
         )
         console.print(sample_table(rows))
+    folder.write("eval.json", document)  # after it was shown: the folder may not be one's own
     return 0
 
 

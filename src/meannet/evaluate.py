@@ -7,7 +7,7 @@ from torch import Tensor
 
 from meannet.core import metrics
 from meannet.nn.dense import Fleet
-from meannet.nn.own import block
+from meannet.nn.own import OwnInputs, block
 from meannet.train import Rows
 
 CHUNK_FLOATS = 1 << 25  # activities of one layer held at a time
@@ -36,10 +36,23 @@ def mean_network_figures(fleet: Fleet, inputs: Rows, targets: Tensor) -> tuple[l
 def sampled_errors(
     fleet: Fleet, inputs: Rows, targets: Tensor, counts: list[int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks."""
+    """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks.
+
+    A net that omits nothing is all of its sampled networks.
+    """
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
+    drawn = [net for net in range(len(fleet.seeds)) if fleet.omits(net)]
+    if len(drawn) < len(fleet.seeds):
+        wrong += torch.tensor(mean_network_figures(fleet, inputs, targets)[0], device=fleet.device)[None, :, None]
+        wrong[:, drawn] = 0
+    if not drawn:
+        arithmetic, geometric = wrong.tolist()
+        return arithmetic, geometric
+    fleet = fleet.pick(drawn)
     for part in chunks(fleet, len(inputs)):
         x, right = block(inputs, part), targets[part.start : part.stop]
+        if isinstance(inputs, OwnInputs):
+            x = x[drawn]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
             log_probs = fleet.sampled_outputs(x, sample, part).log_softmax(-1)
@@ -47,8 +60,8 @@ def sampled_errors(
             logs, probabilities = logs + log_probs, probabilities + log_probs.exp()
             if sample + 1 in counts:
                 column = counts.index(sample + 1)
-                wrong[0, :, column] += metrics.errors(probabilities, right)
-                wrong[1, :, column] += metrics.errors(logs, right)
+                wrong[0, drawn, column] += metrics.errors(probabilities, right)
+                wrong[1, drawn, column] += metrics.errors(logs, right)
     arithmetic, geometric = wrong.tolist()
     return arithmetic, geometric
 

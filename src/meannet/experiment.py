@@ -1,27 +1,26 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, evaluate, examples, fast, outcome, pretraining, ranks, streamed
-from meannet.config import Arm, Conv, Experiment, to_json
+from meannet import checkpoint, data, device, examples, fast, imagefleets, outcome, pretraining, ranks, streamed
+from meannet.config import Experiment, to_json
 from meannet.data import Dataset
-from meannet.nn.convfleet import ConvFleet, conv_fleet, pixel_mean
-from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
+from meannet.lots import Lot, lots
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
 from meannet.pretrain.unrolled import install_, seen
-from meannet.pretraining import check_unchanged, chosen
+from meannet.pretraining import check_settings, check_unchanged, chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
-
-CASES_TO_TRY = 128  # when initial variances are tried
 
 
 class Interrupted(Exception):
@@ -61,7 +60,7 @@ def run(experiment: Experiment, folder: str | Path, options: Options = Options()
     ranks.refuse_several(experiment.recipe)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
-    dataset = data.load(experiment.data, say=options.say)
+    dataset = load_cases(experiment, where, options.say)
     made = RunFolder.create(Path(folder), experiment)
     try:
         return _run(experiment, made, dataset, where, options)
@@ -84,18 +83,28 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
         return streamed.start(None, Path(folder), options)
     ranks.refuse_several(experiment.recipe)
     where = device.choose(options.device)
-    return _run(experiment, opened, data.load(experiment.data, say=options.say), where, options)
+    return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
+
+
+def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str], None]) -> Dataset:
+    """All cases of an experiment; states of frames from another run's nets where it asks for that."""
+    dataset = data.load(experiment.data, say=say)
+    if experiment.data.speech is None or not experiment.data.speech.aligned_by:
+        return dataset
+    from meannet.realignment import realigned
+
+    return realigned(experiment, dataset, where, say)
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
     """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
     if experiment.conv is not None:
-        return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
+        return imagefleets.make(experiment, experiment.conv, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
         experiment.seeds * len(experiment.arms),
-        dense_rates(experiment, hidden),
+        _rates(experiment, hidden),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
@@ -103,83 +112,88 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
     )
 
 
-def _make_conv_fleet(
-    experiment: Experiment, conv: Conv, hidden: Sequence[int], dataset: Dataset, where: torch.device | str
-) -> Fleet:
-    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
-    shape, classes, units = outcome.image_shape(dataset), len(dataset.classes), experiment.net.units
-
-    def net(rates: Rates, seed: int) -> ConvNet:
-        return image_net(conv, hidden, classes, shape=shape, units=units, rates=rates, seed=seed)
-
-    images = dataset.train.inputs.view(-1, *shape)
-    mean = pixel_mean(images)
-    spreads = conv.initial_sd
-    if not spreads:
-        few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
-        spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
-    rates = [image_rates(experiment, conv, arm) for arm, _ in pairs]
-    return conv_fleet(
-        [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
-        [seed for _, seed in pairs],
-        spreads,
-        output_sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
-        units=units,
-        mean=mean,
-        scale=conv.scale,
-        decays=[experiment.decays(arm) for arm, _ in pairs],
-        device=where,
-    )
-
-
-def image_rates(experiment: Experiment, conv: Conv, arm: Arm) -> Rates:
-    return Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1])
-
-
 def load_fleet(
     experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: torch.device
 ) -> tuple[Fleet, list[Fault], Dataset]:
     """The fleet as a run last saved it, the nets that were stopped, and the cases as its nets see them.
 
-    Settings and data must still be the same.
+    The run must have finished, and settings and data still be the same.
     """
-    if experiment.pretrain and experiment.pretrain.model == "dbm":
-        stack = pretraining.prepare(experiment, hidden, dataset, where)
-        pretraining.restore(stack, experiment, folder, hidden, dataset)
-        dataset = seen(stack, dataset, len(experiment.arms))
-    fleet = make_fleet(experiment, hidden, dataset, where)
-    facts = _restore(fleet, experiment, folder, hidden, dataset)
+    with of_finished(folder):
+        if experiment.pretrain and experiment.pretrain.model == "dbm":
+            stack = pretraining.prepare(experiment, hidden, dataset, where)
+            pretraining.restore(stack, experiment, folder, hidden, dataset, whole=True)
+            dataset = seen(stack, dataset, len(experiment.arms))
+        fleet = make_fleet(experiment, hidden, dataset, where)
+        facts = _restore(fleet, experiment, folder, hidden, dataset, whole=True)
     return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
+
+
+def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
+    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    with of_finished(folder):
+        tensors, facts = checkpoint.read(path)
+    check_settings(facts, experiment, experiment.digest(), path)
+    if experiment.conv is not None:
+        if "mean" not in tensors:
+            raise ValueError(f"{folder.path} was saved by an earlier version, without its pictures' mean; run it again")
+        return imagefleets.restored(experiment, experiment.conv, hidden, tensors)
+
+    def group(name: str) -> list[torch.Tensor]:
+        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
+
+    return Fleet(
+        units=experiment.net.units,
+        output="softmax",
+        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
+
+
+@contextmanager
+def of_finished(folder: RunFolder) -> Iterator[None]:
+    """Says what to do about files of a finished run that cannot be read; states before them are of other epochs."""
+    try:
+        yield
+    except checkpoint.Damaged as error:
+        remedy = f"remove {folder.result}, and `meannet run --resume {folder.path}` makes it anew"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
 
 
 def _run(
     experiment: Experiment, folder: RunFolder, dataset: Dataset, where: torch.device, options: Options
 ) -> dict[str, Any]:
     with folder.locked():
-        before = folder.forget_after(_saved_epochs(experiment, folder, dataset, options.say))
-        before = max(before, pretraining.recover(experiment, folder, dataset, options.say))
+        every = lots(experiment, folder)
+        before = folder.forget_after(_saved_epochs(every, dataset, options.say))
+        before = max(before, pretraining.recover(every, folder, dataset, options.say))
         clock = time.perf_counter()
 
         def seconds() -> float:
             return before + time.perf_counter() - clock
 
         arms, rows, engine = [], [], None
-        for hidden in experiment.net.hidden:
-            name = net_name(experiment, hidden, dataset)
-            with device.naming_memory(where, f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"):
-                stack = _pretrain_one(experiment, folder, hidden, dataset, where, options, seconds)
-                cases = seen(stack, dataset, len(experiment.arms)) if stack else dataset
+        for lot in every:
+            part, hidden, cases = lot.experiment, lot.hidden, lot.cases(dataset)
+            name = net_name(part, hidden, cases)
+            with device.naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+                stack = _pretrain_one(part, lot.folder, hidden, cases, where, options, seconds)
+                cases = seen(stack, cases, len(part.arms)) if stack else cases
                 fleet, faults, engine = _train_one(
-                    experiment, folder, hidden, cases, stack, name, where, options, seconds
+                    part, lot.folder, hidden, cases, stack, name, where, options, seconds
                 )
-                arms += outcome.arm_results(experiment, fleet, name, cases, faults, folder.records())
-                shown = examples.of_fleet(experiment, fleet, name, cases, faults)
+                arms += outcome.arm_results(part, fleet, name, cases, faults, folder.records(), lot.folder)
+                shown = examples.of_fleet(part, fleet, name, cases, faults)
                 if shown:
                     folder.write("examples.json", shown)
-                if experiment.samples:
-                    options.say(f"{name}: combining {experiment.samples} sampled networks of each net")
-                    rows += outcome.sampled_rows(experiment, fleet, name, cases, experiment.samples, faults)
+                if part.samples:
+                    options.say(f"{name}: combining {part.samples} sampled networks of each net")
+                    rows += outcome.sampled_rows(part, fleet, name, cases, part.samples, faults)
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
@@ -189,13 +203,13 @@ def _run(
             "paper": experiment.paper,
             "claim": claims[0] if claims else None,
             "claims": claims,
-            "arms": arms,
+            "arms": (arms := outcome.together(arms, folder.records())),
             "comparisons": outcome.compare(arms),
             "data": {
                 "name": dataset.name,
                 "held_out": experiment.data.held_out,
                 "n_train": len(dataset.train.inputs),
-                "n_test": len(dataset.test.inputs),
+                "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
                 "image": dataset.image,
                 "classes": dataset.classes,
                 "digest": dataset.digest,
@@ -210,6 +224,8 @@ def _run(
             "commit": device.commit(),
             "versions": device.versions(),
         }
+        if all("phone_error_rate" in arm["metrics"] for arm in arms):
+            result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:
             result["pretraining"] = pretraining.summary(folder)
         folder.write("result.json", result)
@@ -238,7 +254,7 @@ def _pretrain_one(
     for done in pretraining.run(
         stack, experiment, folder, dataset, saving, options.say, path=options.path, stop=options.stop
     ):
-        options.progress(Progress(f"{name}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
+        options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
     if not stack.finished:
         raise Interrupted
     return stack
@@ -308,38 +324,47 @@ def _train_one(
         last = epoch_now == experiment.optim.epochs
         means: dict[str, float] = {}
         if last or epoch_now % experiment.record_every == 0:
-            wrong, _ = evaluate.mean_network_figures(fleet, test_inputs, test_targets)
-            errors = [count / len(test_inputs) for count in wrong]
+            errors, more = outcome.judged(fleet, test_inputs, test_targets, dataset)
             gone = {fault.net for fault in faults}
-            folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds()))
+            folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds(), more))
             means = outcome.arm_means(experiment, errors, gone)
         due = experiment.optim.epochs == epoch_now or epoch_now == 1
         due |= options.save_epochs is not None and epoch_now - saved_epoch >= options.save_epochs
         due |= time.perf_counter() - saved_at >= 60 * options.save_minutes
         if due:
             save()
-        options.progress(Progress(name, epoch, experiment.optim.epochs, means, seconds()))
+        options.progress(Progress(_shown(name, folder), epoch, experiment.optim.epochs, means, seconds()))
     save()
     if options.stop():
         raise Interrupted
     return fleet, faults, engine
 
 
+def _shown(name: str, folder: RunFolder) -> str:
+    return name if folder.fold is None else f"{name}, turn {folder.fold + 1}"
+
+
 def _restore(
-    fleet: Fleet, experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset
+    fleet: Fleet,
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Put the saved state into the fleet, if there is one; returns what was saved beside it."""
+    """Put the saved state into the fleet, which must or may be there; returns what was saved beside it."""
     path = folder.state(hidden, len(experiment.net.hidden))
-    if not checkpoint.exists(path):
+    if not whole and not path.exists():
         return {"epoch": 0, "faults": []}
-    tensors, facts = checkpoint.load(path)
+    tensors, facts = checkpoint.read(path)
     check_unchanged(facts, experiment, experiment.digest(), path, dataset)
     for name, tensor in fleet.state().items():
         tensor.copy_(tensors[name])
     return facts
 
 
-def dense_rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
+def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
     """Of the visible units and of each hidden layer, (nets, 1)."""
     each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
     visible_rates, hidden_rates = zip(*each, strict=True)
@@ -347,13 +372,11 @@ def dense_rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Ten
     return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
 
 
-def _saved_epochs(
-    experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]
-) -> dict[str, int]:
-    """The last epoch in each architecture's state, by net name."""
-    found = {}
-    for hidden in experiment.net.hidden:
-        path = folder.state(hidden, len(experiment.net.hidden))
+def _saved_epochs(every: Sequence[Lot], dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, int], int]:
+    """The last epoch in each state, by name and seed of its nets."""
+    found: dict[tuple[str, int], int] = {}
+    for lot in every:
+        path = lot.folder.state(lot.hidden, len(lot.experiment.net.hidden))
         if checkpoint.exists(path):
-            found[net_name(experiment, hidden, dataset)] = checkpoint.recover(path, say)["epoch"]
+            found |= dict.fromkeys(lot.nets(dataset), checkpoint.recover(path, say)["epoch"])
     return found

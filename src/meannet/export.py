@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from meannet import checkpoint, plain
+from meannet.atomic import write_atomically
 from meannet.config import nearest
 
 SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "torch": ".safetensors"}
@@ -30,7 +31,7 @@ def write(network: nn.Module, facts: Mapping[str, Any], path: Path, to: str, *, 
     if to == "torch":
         return _write_torch(network, facts, path)
     content, found = (_onnx if to == "onnx" else _pt2)(network, facts)
-    checkpoint.write_atomically(path, content)
+    write_atomically(path, content)
     return found
 
 
@@ -68,7 +69,7 @@ def _write_torch(network: nn.Module, facts: Mapping[str, Any], path: Path) -> st
     new = not path.exists()
     checkpoint.save(path, tensors, dict(facts), keep_previous=False)
     try:
-        checkpoint.write_atomically(script, Path(plain.__file__).read_bytes())
+        write_atomically(script, Path(plain.__file__).read_bytes())
     except OSError:
         if new:
             path.unlink(missing_ok=True)

@@ -120,6 +120,16 @@ class _Graph:
         value = self.add("MaxPool" if most else "AveragePool", value, **window)
         return value if most else self.add("Div", value, self.constant(part.inside))
 
+    def mean_field(self, part: plain.MeanField, value: str) -> str:
+        below = self.part(part.first, value)
+        weight, bias = self.constant(part.second.weight), self.constant(part.second.bias)
+        first = self.add("Sigmoid", self.add("Add", below, below))
+        for _ in range(part.sweeps):
+            above = self.add("Sigmoid", self.add("Gemm", first, weight, bias, transB=1))
+            first = self.add("Sigmoid", self.add("Gemm", above, weight, below))
+        above = self.add("Sigmoid", self.add("Gemm", first, weight, bias, transB=1))
+        return self.add("Concat", value, above, axis=1)
+
     def part(self, part: nn.Module, value: str) -> str:
         """What a module of plain.py makes of a value."""
         match part:
@@ -146,6 +156,8 @@ class _Graph:
                 squares = self.add("Conv", self.add("Mul", value, value), adjacent)
                 total = self.add("Add", squares, self.constant(np.array(1.0, np.float32)))
                 return self.add("Mul", value, self.add("Pow", total, self.constant(np.array(-part.beta, np.float32))))
+            case plain.MeanField():
+                return self.mean_field(part, value)
             case nn.ReLU():
                 return self.add("Relu", value)
             case nn.Sigmoid():

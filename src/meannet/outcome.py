@@ -2,17 +2,22 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from meannet import evaluate
-from meannet.config import Experiment
+from torch import Tensor
+
+from meannet import evaluate, recognition
+from meannet.config import PHONES, Experiment
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet
-from meannet.train import Epoch, Fault
+from meannet.runlog import RunFolder
+from meannet.train import Epoch, Fault, Rows
 
 Record = dict[str, Any]
 CURVE_POINTS = 100
+PER_CENT = 100
 
 
 def net_name(experiment: Experiment, hidden: Sequence[int], dataset: Dataset) -> str:
@@ -34,9 +39,15 @@ def image_shape(dataset: Dataset) -> tuple[int, int, int]:
 
 
 def epoch_records(
-    experiment: Experiment, name: str, epoch: Epoch, errors: Sequence[float], gone: set[int], seconds: float
+    experiment: Experiment,
+    name: str,
+    epoch: Epoch,
+    errors: Sequence[float],
+    gone: set[int],
+    seconds: float,
+    more: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> list[Record]:
-    """The lines of metrics.jsonl for one epoch."""
+    """The lines of metrics.jsonl for one epoch; `more` has other figures by name, one a net."""
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     return [
         {
@@ -47,6 +58,7 @@ def epoch_records(
             "train_loss": round(epoch.train_loss[net], 6),
             "train_error": round(epoch.train_error[net], 6),
             "test_error": errors[net],
+            **{figure: round(values[net], 6) for figure, values in more.items()},
             "lr": epoch.lr[net],
             "momentum": epoch.momentum,
             "seconds": round(seconds, 2),
@@ -67,33 +79,47 @@ def arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -
     return means
 
 
+def judged(fleet: Fleet, inputs: Rows, targets: Tensor, dataset: Dataset) -> tuple[list[float], dict[str, list[float]]]:
+    """Shares of test cases that each net gets wrong, and of recordings other figures, by name, for the record."""
+    if dataset.spoken is not None:
+        found = recognition.frame_figures(fleet, inputs, targets)
+        return found.errors, {"test_loss": found.cross_entropy, "test_state_error": found.state_errors}
+    wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
+    return [count / len(inputs) for count in wrong], {}
+
+
 def arm_results(
-    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, faults: Sequence[Fault], records: list[Record]
+    experiment: Experiment,
+    fleet: Fleet,
+    name: str,
+    dataset: Dataset,
+    faults: Sequence[Fault],
+    records: list[Record],
+    folder: RunFolder,
 ) -> list[dict[str, Any]]:
-    """What result.json says of each arm of one architecture; nets that were stopped are named, not averaged."""
-    wrong, log_probability = evaluate.mean_network_figures(
-        fleet, dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
-    )
+    """What result.json says of each arm of one architecture; nets that were stopped are named, not averaged.
+
+    Of recordings errors are per cent.
+    """
     gone = {fault.net: fault for fault in faults}
+    wrong, metrics, n_test = _figures(experiment, fleet, name, dataset, gone, folder)
     arms = []
     for index, arm in enumerate(experiment.arms):
         first = index * len(experiment.seeds)
         nets = {first + k: seed for k, seed in enumerate(experiment.seeds)}
         good = [net for net in nets if net not in gone]
         errors = [wrong[net] for net in good]
+        chosen = [r for r in records if r["net"] == name and r["arm"] == arm.name and r["seed"] in experiment.seeds]
         arms.append(
             {
                 "name": arm.name,
                 "net": name,
                 "seeds": [nets[net] for net in good],
                 "errors": errors,
-                "mean": statistics.fmean(errors) if errors else None,
-                "sd": statistics.stdev(errors) if len(errors) > 1 else None,
-                "n_test": len(dataset.test.inputs),
-                "curve": curve(
-                    [r for r in records if r["net"] == name and r["arm"] == arm.name], len(dataset.test.inputs)
-                ),
-                "metrics": {"log_probability": [_finite(log_probability[net]) for net in good]},
+                **spread(errors),
+                "n_test": n_test,
+                "curve": curve(chosen, n_test),
+                "metrics": {figure: [values[net] for net in good] for figure, values in metrics.items()},
                 "stopped": [
                     {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
                     for net, f in gone.items()
@@ -104,30 +130,69 @@ def arm_results(
     return arms
 
 
+def _figures(
+    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, gone: Collection[int], folder: RunFolder
+) -> tuple[Sequence[float], dict[str, list[Any]], int]:
+    """Errors of each net, other figures by name, and what the errors are out of."""
+    if dataset.spoken is not None:
+        metrics = recognition.judge(experiment, fleet, name, dataset, gone, folder)
+        claims = experiment.claims
+        of_phones = bool(claims) and claims[0].unit == PHONES and "phone_error_rate" in metrics
+        return metrics["phone_error_rate" if of_phones else "frame_error"], metrics, PER_CENT
+    inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
+    wrong, log_probability = evaluate.mean_network_figures(fleet, inputs, targets)
+    return wrong, {"log_probability": list(map(_finite, log_probability))}, len(inputs)
+
+
+def together(rows: Sequence[dict[str, Any]], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """One row for each net and arm, where seeds were trained in several lots."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        key = row["net"], row["name"]
+        known = found.get(key)
+        if known is None:
+            found[key] = row
+            continue
+        lists = {part: known[part] + row[part] for part in ("seeds", "errors", "stopped")}
+        metrics = {figure: known["metrics"][figure] + values for figure, values in row["metrics"].items()}
+        same = [record for record in records if (record["net"], record["arm"]) == key]
+        found[key] = known | lists | spread(lists["errors"]) | {"curve": curve(same, row["n_test"]), "metrics": metrics}
+    return list(found.values())
+
+
+def spread(errors: Sequence[float]) -> dict[str, float | None]:
+    return {
+        "mean": statistics.fmean(errors) if errors else None,
+        "sd": statistics.stdev(errors) if len(errors) > 1 else None,
+    }
+
+
 def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
     """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs."""
     by_epoch: dict[int, list[float]] = {}
     for record in records:
         by_epoch.setdefault(record["epoch"], []).append(record["test_error"] * n_test)
     every = -(-len(by_epoch) // CURVE_POINTS)
+    places = 2 if n_test == PER_CENT else None
     epochs = sorted(by_epoch)[::-1][::every][::-1] if every else []
     return {
         "epochs": epochs,
-        "mean": [round(statistics.fmean(by_epoch[epoch]), 1) for epoch in epochs],
-        "least": [round(min(by_epoch[epoch])) for epoch in epochs],
-        "most": [round(max(by_epoch[epoch])) for epoch in epochs],
+        "mean": [round(statistics.fmean(by_epoch[epoch]), places or 1) for epoch in epochs],
+        "least": [round(min(by_epoch[epoch]), places) for epoch in epochs],
+        "most": [round(max(by_epoch[epoch]), places) for epoch in epochs],
     }
 
 
-def compare(arms: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each later arm against the first of the same net, paired over the seeds that both finished.
+def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, Any]]:
+    """Each later arm against the first of the same net, paired over seeds that both finished; by errors or a figure.
 
     Beyond the spread: the mean difference is more than two standard errors from zero.
     """
     found = []
     for arm in arms:
         base = next(other for other in arms if other["net"] == arm["net"])
-        ours, theirs = (dict(zip(a["seeds"], a["errors"], strict=True)) for a in (arm, base))
+        values = [a["metrics"][figure] if figure else a["errors"] for a in (arm, base)]
+        ours, theirs = (dict(zip(a["seeds"], v, strict=True)) for a, v in zip((arm, base), values, strict=True))
         differences = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
         if arm is base or len(differences) < 2:
             continue
@@ -155,6 +220,11 @@ def sampled_rows(
     wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
     counts = evaluate.sample_counts(samples)
     arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
+    n_test = len(inputs)
+    if dataset.spoken is not None:  # of recordings: states, in per cent
+        n_test = PER_CENT
+        rows = [[round(PER_CENT * n / len(inputs), 3) for n in row] for row in (wrong, *arithmetic, *geometric)]
+        wrong, arithmetic, geometric = rows[0], rows[1 : 1 + len(wrong)], rows[1 + len(wrong) :]
     pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     gone = {fault.net for fault in faults}
     return [
@@ -162,7 +232,7 @@ def sampled_rows(
             "net": name,
             "arm": arm,
             "seed": seed,
-            "n_test": len(inputs),
+            "n_test": n_test,
             "mean_network": wrong[net],
             "counts": counts,
             "arithmetic": arithmetic[net],

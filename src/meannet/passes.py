@@ -128,27 +128,28 @@ def train(loop: Loop) -> dict[str, Any] | None:
                 loop.engine.take(pixels, targets, _in_batch(loop, update))
                 loop.engine.update_()
                 loop.update = update + 1
-                if loop.update % ASK_EVERY == 0 and loop.update < loop.updates and _asked(loop):
+                if loop.update % ASK_EVERY == 0 and loop.update < loop.updates and _asked(loop, rate):
                     return None
+                if loop.fault:
+                    return {}
             tally = loop.engine.tally()
             rounds = (loop.updates - first) * optim.batch / (time.perf_counter() - begun)
+            if _failed(loop, tally, rate):
+                return {}
             loop.epoch, loop.update, loop.tally = loop.epoch + 1, 0, None
-            faults = find_faults(loop.fleet, tally, loop.epoch, [rate])
-            if faults:
-                loop.fault = faults[0]
-                loop.options.say(outcome.describe_fault(experiment, loop.name, faults[0]))
-                loop.epoch, loop.update = loop.saved
-                break
             judged = _record(loop, tally, rate, momentum, rounds) or judged
-            if _asked(loop, epoch_ended=True):
+            if _asked(loop, rate, epoch_ended=True):
                 return None
-    if loop.fault:
-        # Back to the last state that was saved, which is what a net that diverged keeps.
-        fault = loop.fault
-        loop.restore()
-        loop.fault = fault
-        return {}
     return judged
+
+
+def _failed(loop: Loop, tally: Tally, rate: float, *, collapsed: bool = True) -> bool:
+    """Whether the net diverged or collapsed; the last state that was saved, if there is one, is from before that."""
+    faults = find_faults(loop.fleet, tally, loop.epoch + 1, [rate], collapsed=collapsed)
+    if faults:
+        loop.fault = faults[0]
+        loop.options.say(outcome.describe_fault(loop.experiment, loop.name, faults[0]))
+    return bool(faults)
 
 
 def _begin(loop: Loop) -> tuple[float, float]:
@@ -163,14 +164,17 @@ def _begin(loop: Loop) -> tuple[float, float]:
     return momentum, rate
 
 
-def _asked(loop: Loop, *, epoch_ended: bool = False) -> bool:
+def _asked(loop: Loop, rate: float, *, epoch_ended: bool = False) -> bool:
     """Save where it is time to, or where some rank was told to stop; whether the run is to stop."""
     every, ended = loop.options.save_epochs, loop.epoch == loop.experiment.optim.epochs
     due = loop.due() or (epoch_ended and (loop.epoch == 1 or ended))
     due |= epoch_ended and every is not None and loop.epoch - loop.saved[0] >= every
     stop, save = loop.ranks.any(loop.options.stop() and not ended, due)
-    if stop or save:
-        loop.save()
+    if not (stop or save):
+        return False
+    if not epoch_ended and _failed(loop, loop.engine.tally(), rate, collapsed=False):
+        return False  # nothing that is not finite is saved
+    loop.save()
     return stop
 
 
@@ -188,7 +192,7 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
     )
     judged, means = None, {}
     if loop.epoch == experiment.optim.epochs or loop.epoch % experiment.record_every == 0:
-        judged = patches.judge(loop.fleet, data, data.judged, every(data.n_test), loop.ranks, loop.workers)
+        judged = patches.judge(loop.fleet, data, data.judged, np.arange(data.n_test), loop.ranks, loop.workers)
         errors = [judged["errors"] / data.n_test]
         means = outcome.arm_means(experiment, errors, set())
         if loop.ranks.first:
@@ -238,7 +242,3 @@ def _in_batch(loop: Loop, update: int) -> int:
     """Cases of all ranks in this mini-batch."""
     batch = loop.experiment.optim.batch
     return min(batch, loop.data.cases - update * batch)
-
-
-def every(cases: int) -> np.ndarray:
-    return np.arange(cases)

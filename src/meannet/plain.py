@@ -47,6 +47,22 @@ class Standardise(nn.Module):
         return z / (1 + (z / self.reach).square()).sqrt()
 
 
+class MeanField(nn.Module):
+    """Inputs, and after them the second layer's mean-field activities in a deep Boltzmann machine that sees them."""
+
+    def __init__(self, inputs: int, first: int, second: int, sweeps: int):
+        super().__init__()
+        self.sweeps = sweeps
+        self.first, self.second = nn.Linear(inputs, first), nn.Linear(first, second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        below = self.first(x)
+        above = self.second((2 * below).sigmoid()).sigmoid()
+        for _ in range(self.sweeps):
+            above = self.second((above @ self.second.weight + below).sigmoid()).sigmoid()
+        return torch.cat((x, above), -1)
+
+
 class Restore(Standardise):
     """From standardised targets back to their own scale."""
 
@@ -162,11 +178,14 @@ def load(path: str | Path | None = None) -> tuple[nn.Module, dict[str, Any]]:
 
 def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
     """One network, its parameters without memory, so that nothing is drawn from the global random stream."""
-    sizes, layers = facts["sizes"], len(facts["sizes"]) - 1
+    sizes, layers = list(facts["sizes"]), len(facts["sizes"]) - 1
     with torch.device("meta"):
         parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]), facts["reach"])]
         if facts.get("layers"):
             return nn.Sequential(*parts, *(_image_part(one, facts) for one in facts["layers"]), nn.Softmax(-1))
+        if facts.get("sweeps"):
+            parts.append(MeanField(*sizes[:3], sweeps=facts["sweeps"]))
+            sizes[0] += sizes[2]
         for k, (inputs, units) in enumerate(pairwise(sizes)):
             parts.append(nn.Linear(inputs, units))
             if k < layers - 1:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from meannet import checkpoint, export, plain
+from meannet import export, plain
+from meannet.atomic import write_atomically
 from meannet.data import files
 from meannet.estimators.cases import chunks
 from meannet.trained import Choice, Trained, open_trained
@@ -37,7 +38,7 @@ def predict_and_tell(options: argparse.Namespace) -> int:
     as_json = options.json or (out is not None and out.suffix == ".json")
     text = (_json if as_json else _csv)(facts, cases, outputs)
     if out is not None:
-        checkpoint.write_atomically(out, text.encode())
+        write_atomically(out, text.encode())
     _say(f"mean network of {trained.chosen}")
     sys.stdout.write(text if out is None else f"wrote {out}: {len(cases):,} cases\n")
     return 0

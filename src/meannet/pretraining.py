@@ -12,9 +12,11 @@ import torch
 from meannet import checkpoint, fast
 from meannet.config import Experiment, settings, to_json
 from meannet.data import Dataset
+from meannet.lots import Lot
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack, new_stack, samples
 from meannet.pretrain.stages import pretrain
+from meannet.pretrain.unrolled import layers
 from meannet.runlog import RunFolder
 
 NOT_DECIDING = ("record_every", "samples")
@@ -65,7 +67,7 @@ def run(
     if facts.get("complete"):
         say(f"{name}: pretrained already")
         return
-    if checkpoint.exists(file):
+    if file.exists():
         say(f"{name}: pretraining goes on from epoch {stack.epoch} of stage {stack.stage + 1} of {len(stack.stages)}")
     inputs, targets = dataset.train.inputs.to(stack.device), dataset.train.targets.to(stack.device)
 
@@ -94,26 +96,55 @@ def run(
 
 
 def restore(
-    stack: Stack, experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset
+    stack: Stack,
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
-    """Bring the stack to where the run last saved it, if it did; returns what was saved beside it."""
+    """Bring the stack to where the run last saved it, if it did; returns what was saved beside it.
+
+    With `whole` it must be there, pretrained to the end.
+    """
     file = folder.pretrained(hidden, len(experiment.net.hidden))
-    if not checkpoint.exists(file):
+    if not whole and not file.exists():
         return {}
-    tensors, facts = checkpoint.load(file)
+    tensors, facts = checkpoint.read(file)
+    if whole and not facts.get("complete"):
+        raise checkpoint.Damaged(f"{file.name} is not pretrained to the end")
     check_unchanged(facts, experiment, experiment.pretrain_digest(), file, dataset)
     stack.restore(tensors, facts["stage"], facts["epoch"])
     return facts
 
 
-def recover(experiment: Experiment, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> float:
+def trained_machines(
+    experiment: Experiment, folder: RunFolder, hidden: Sequence[int], visible: int, classes: int
+) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
+    """Weights and biases of both layers of each seed's deep Boltzmann machine, for which no data is needed."""
+    assert experiment.pretrain is not None
+    file = folder.pretrained(hidden, len(experiment.net.hidden))
+    tensors, facts = checkpoint.read(file)
+    check_settings(facts, experiment, experiment.pretrain_digest(), file)
+    stack = new_stack(experiment.pretrain, (visible, *hidden), classes, experiment.seeds)
+    stack.restore(tensors, facts["stage"], facts["epoch"])
+    (first, first_biases), (second, second_biases) = layers(stack)[:2]
+    both = (
+        (first[..., :visible], first_biases),
+        (second, second_biases),
+    )  # not what the unrolled net has as extra inputs
+    return [[(weights[net], biases[net]) for weights, biases in both] for net in range(len(experiment.seeds))]
+
+
+def recover(every: Sequence[Lot], folder: RunFolder, dataset: Dataset, say: Callable[[str], None]) -> float:
     """Drop records later than the saved stacks; returns the seconds trained up to there."""
     saved = {}
-    for hidden in experiment.net.hidden:
-        file = folder.pretrained(hidden, len(experiment.net.hidden))
-        if experiment.pretrain and checkpoint.exists(file):
+    for lot in every:
+        file = lot.folder.pretrained(lot.hidden, len(lot.experiment.net.hidden))
+        if lot.experiment.pretrain and checkpoint.exists(file):
             facts = checkpoint.recover(file, say)
-            saved[net_name(experiment, hidden, dataset)] = (facts["stage"], facts["epoch"])
+            saved |= dict.fromkeys(lot.nets(dataset), (facts["stage"], facts["epoch"]))
     return folder.forget_pretraining_after(saved)
 
 
@@ -123,13 +154,11 @@ def summary(folder: RunFolder) -> list[dict[str, Any]]:
     for line in folder.records(folder.pretraining):
         entry = found.setdefault(
             (line["net"], line["stage"]),
-            {"net": line["net"], "stage": line["name"], "figure": line["figure"], "seeds": [], "values": []},
+            {"net": line["net"], "stage": line["name"], "figure": line["figure"], "values": {}},
         )
-        if line["epoch"] != entry.get("epochs"):
-            entry |= {"epochs": line["epoch"], "seeds": [], "values": []}
-        entry["seeds"].append(line["seed"])
-        entry["values"].append(line["value"])
-    return list(found.values())
+        entry["epochs"] = line["epoch"]
+        entry["values"][line["seed"]] = line["value"]  # the last holds
+    return [one | {"seeds": list(one["values"]), "values": list(one["values"].values())} for one in found.values()]
 
 
 def check_unchanged(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: Dataset) -> None:

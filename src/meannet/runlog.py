@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from meannet.checkpoint import write_atomically
+from meannet.atomic import write_atomically
 from meannet.config import Experiment, from_json, to_json
 
 try:
@@ -19,8 +19,8 @@ except ImportError:  # Windows has no file locks of this kind; two processes in 
 class RunFolder:
     """Paths and files of one run."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, fold: int | None = None):
+        self.path, self.fold = path, fold
         self.metrics = path / "metrics.jsonl"
         self.pretraining = path / "pretrain.jsonl"
         self.result = path / "result.json"
@@ -80,13 +80,23 @@ class RunFolder:
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         write_atomically(self.path / name, text.encode())
 
+    def turn(self, fold: int | None) -> "RunFolder":
+        """The same folder for one turn of several, which has files of its own."""
+        return RunFolder(self.path, fold)
+
     def state(self, hidden: Sequence[int], of: int) -> Path:
         """Where the state of an architecture is kept; named by it where the experiment has several."""
-        return self.path / ("state.safetensors" if of == 1 else f"state.{'-'.join(map(str, hidden))}.safetensors")
+        parts = ["-".join(map(str, hidden))] if of > 1 else []
+        parts += [f"turn{self.fold}"] if self.fold is not None else []
+        return self.path / ".".join(["state", *parts, "safetensors"])
 
     def pretrained(self, hidden: Sequence[int], of: int) -> Path:
         """Where an architecture's pretrained stack is kept."""
         return self.path / self.state(hidden, of).name.replace("state", "pretrained")
+
+    def recogniser(self, hidden: Sequence[int], of: int) -> Path:
+        """Where is kept what recognising phones needs beside an architecture's nets."""
+        return self.path / self.state(hidden, of).name.replace("state", "recogniser")
 
     def append(self, records: Iterable[dict[str, Any]], path: Path | None = None) -> None:
         """Add lines to the record; on the disk when this returns, before the state that builds on them."""
@@ -109,7 +119,7 @@ class RunFolder:
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
-                _ = record["epoch"], record["net"], record["seconds"]
+                _ = record["epoch"], record["net"], record["seed"], record["seconds"]
             except (ValueError, TypeError, KeyError):
                 if number == len(lines):
                     break
@@ -117,18 +127,19 @@ class RunFolder:
             found.append(record)
         return found
 
-    def forget_after(self, epochs: dict[str, int]) -> float:
-        """Drop records later than each net's last saved epoch; returns the seconds trained up to there."""
-        kept = [record for record in self.records() if record["epoch"] <= epochs.get(record["net"], 0)]
+    def forget_after(self, epochs: dict[tuple[str, int], int]) -> float:
+        """Drop records later than the last saved epoch by net and seed; returns the seconds trained up to there."""
+        kept = [line for line in self.records() if line["epoch"] <= epochs.get((line["net"], line["seed"]), 0)]
         write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
         return max((record["seconds"] for record in kept), default=0.0)
 
-    def forget_pretraining_after(self, saved: dict[str, tuple[int, int]]) -> float:
-        """The same of pretraining: `saved` has stage and epoch by net."""
+    def forget_pretraining_after(self, saved: dict[tuple[str, int], tuple[int, int]]) -> float:
+        """The same of pretraining: `saved` has stage and epoch by net and seed."""
         if not self.pretraining.exists():
             return 0.0
         every = self.records(self.pretraining)
-        kept = [line for line in every if (line["stage"], line["epoch"]) <= saved.get(line["net"], (0, 0))]
+        last = [saved.get((line["net"], line["seed"]), (0, 0)) for line in every]
+        kept = [line for line, end in zip(every, last, strict=True) if (line["stage"], line["epoch"]) <= end]
         write_atomically(self.pretraining, "".join(json.dumps(record) + "\n" for record in kept).encode())
         return max((record["seconds"] for record in kept), default=0.0)
 

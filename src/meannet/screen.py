@@ -1,5 +1,10 @@
 """Text for people: names printed as they are, and whole lines where no terminal sets a width."""
 
+import os
+import sys
+from contextlib import suppress
+from typing import IO, Any, cast
+
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -12,6 +17,42 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal:
         made.width = ANY_WIDTH
     return made
+
+
+def lasting(stderr: bool = False) -> Console:
+    """The same for work that goes on when whoever reads has gone, as `head` does after ten lines."""
+    made = console(stderr=stderr)
+    made.file = cast(IO[str], _Lasting(made.file))
+    return made
+
+
+class _Lasting:
+    """A stream that, once it cannot be written to, takes everything and keeps nothing."""
+
+    def __init__(self, stream: IO[str]):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            return self._gone(error) or len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._gone(error)
+
+    def _gone(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        with suppress(OSError):
+            print(f"meannet: nothing more can be shown ({error.strerror}); the run goes on", file=sys.stderr)
 
 
 def table(*names: str, numbers: tuple[str, ...] = ()) -> Table:

@@ -20,7 +20,7 @@ from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
 from meannet.nn.convfleet import ConvFleet
-from meannet.passes import Loop, every, search_rate, train
+from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
 from meannet.ranks import Ranks, joined
 from meannet.runlog import RunFolder
@@ -68,7 +68,7 @@ def run(
     name = net_name(experiment, data)
     path = folder.state(experiment.net.hidden[0], 1)
     if ranks.first and checkpoint.exists(path):
-        before = folder.forget_after({name: checkpoint.recover(path, options.say)["epoch"]})
+        before = folder.forget_after({(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]})
     clock = time.perf_counter()
     if experiment.optim.batch % ranks.world:
         raise ValueError(f"optim.batch must be a multiple of the {ranks.world} ranks, not {experiment.optim.batch}")
@@ -102,7 +102,7 @@ def run(
         if judged is None:
             raise Interrupted
         if judged == {} and loop.fault is None:
-            judged = patches.judge(fleet, data, data.judged, every(data.n_test), ranks, workers)
+            judged = patches.judge(fleet, data, data.judged, np.arange(data.n_test), ranks, workers)
         if not ranks.first:
             return {}
         if loop.fault is None:

@@ -1,25 +1,27 @@
 """Which net to predict with or to export: one of a finished run, or a saved estimator's; as its mean network (body)."""
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
 from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
-from meannet.estimators.network import mean_module, pick, shape
+from meannet.estimators.network import mean_module, shape
 from meannet.estimators.saved import described
-from meannet.experiment import dense_rates, image_rates
-from meannet.nn.convplain import filled
-from meannet.nn.convplain import mean_module as image_module
+from meannet.experiment import of_finished, trained_fleet
+from meannet.lots import turns_of
+from meannet.nn import convplain
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
-from meannet.pretraining import check_settings
+from meannet.pretraining import trained_machines
 from meannet.runlog import RunFolder
 
 Row = dict[str, Any]  # of result.json's arms
@@ -72,105 +74,78 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
     )
 
 
-def _of_run(folder: RunFolder, choice: Choice) -> Trained:
+@dataclass(frozen=True)
+class Picked:
+    """Nets of a finished run, in the order of `seeds`, and what the run says of them."""
+
+    experiment: Experiment
+    folder: RunFolder  # that knows where the state of these nets is
+    fleet: Fleet
+    row: Row
+    seeds: list[int]
+    facts: dict[str, Any]  # the result's data
+    name: str  # architecture, arm and seed
+    chosen: str  # how many errors it made and why it was chosen, too
+
+
+def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cpu") -> Picked:
+    """The nets of one architecture and arm that were chosen, or that are chosen by themselves, on a device."""
     result, experiment = folder.found(), folder.experiment()
     if experiment.patches is not None:
-        raise ValueError(
-            f"{folder.path} holds a net of H, which predict and export do not take; those of cifar10 they do"
-        )
-    if experiment.pretrain and experiment.pretrain.model == "dbm":
-        raise ValueError(
-            f"{folder.path} holds nets that see activities of their own deep Boltzmann machines beside the inputs; "
-            "predict and export take runs of other recipes, such as mnist.a2_dbn"
-        )
+        raise ValueError(f"{folder.path} holds a net of H, which predict and export do not take; cifar10's they do")
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
-        image, classes = result["data"]["image"], result["data"].get("classes")
-        judged = f"{arm['n_test']:,} {'held-out' if result['data']['held_out'] else 'test'} cases"
-        errors = [arm["errors"][arm["seeds"].index(seed)] for seed in seeds]
+        cases = f"{'held-out' if result['data']['held_out'] else 'test'} cases"
+        errors = statistics.fmean(arm["errors"][arm["seeds"].index(seed)] for seed in seeds)
+        percent = result["data"].get("percent", False)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{folder.result} is broken ({error!r}); remove it, and resuming writes it anew") from None
     names = list(dict.fromkeys(each["net"] for each in result["arms"]))
-    hidden, divisor = experiment.net.hidden[names.index(arm["net"])], _divisor(choice.divide)
-    first = [each.name for each in experiment.arms].index(arm["name"]) * len(experiment.seeds)
-    numbers = [first + experiment.seeds.index(seed) for seed in seeds]
-    if experiment.conv is not None:
-        network, known = _image_module(experiment, folder, hidden, numbers, tuple(image), divisor)
-    else:
-        fleet = pick(_dense_fleet(experiment, folder, hidden), numbers)
-        inputs = Scaling(np.zeros(fleet.sizes[0]), np.full(fleet.sizes[0], divisor))
-        network, known = mean_module(fleet, inputs, None), shape(fleet, inputs)
+    hidden = experiment.net.hidden[names.index(arm["net"])]
+    turns = {seed: (fold, some) for fold, some in turns_of(experiment) for seed in some}
+    fold, together = turns[seeds[0]]
+    if any(turns[seed][0] != fold for seed in seeds):
+        raise ValueError(f"seeds of {folder.path} learned from different speakers and cannot be averaged; choose one")
+    lot = folder.turn(fold)
+    fleet = trained_fleet(replace(experiment, seeds=together), lot, hidden)
+    first = [each.name for each in experiment.arms].index(arm["name"]) * len(together)
+    fleet = fleet.pick([first + together.index(seed) for seed in seeds], where)
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
-    net = f"{arm['net']}, arm {arm['name']}, {which}"
+    counted = f"{errors:.4g} % errors" if percent else f"{errors:g} errors of {arm['n_test']:,} {cases}"
+    counted += ", mean of single nets" * (len(seeds) > 1)
+    name = f"{arm['net']}, arm {arm['name']}, {which}"
+    return Picked(experiment, lot, fleet, arm, seeds, result["data"], name, f"{name} ({counted}){why}")
+
+
+def _of_run(folder: RunFolder, choice: Choice) -> Trained:
+    picked = pick_nets(folder, choice)
+    fleet, divisor = picked.fleet, _divisor(choice.divide)
+    visible, machines, sweeps = fleet.sizes[0], [], 0
+    pretrain = picked.experiment.pretrain
+    if pretrain and pretrain.model == "dbm":
+        hidden = fleet.sizes[1:-1]
+        visible, sweeps = visible - hidden[-1], pretrain.joint.sweeps
+        with of_finished(folder):
+            every = trained_machines(picked.experiment, folder, hidden, visible, fleet.sizes[-1])
+        machines = [every[picked.experiment.seeds.index(seed)] for seed in picked.seeds]
+    if isinstance(fleet, ConvFleet):
+        network, known = convplain.mean_module(fleet, divisor)
+    else:
+        inputs = Scaling(np.zeros(visible), np.full(visible, divisor))
+        network, known = mean_module(fleet, inputs, None, machines, sweeps), shape(fleet, inputs)
+    image, classes = picked.facts.get("image"), picked.facts.get("classes")
     facts = known | {
         "meannet": __version__,
-        "of": f"{experiment.recipe}: {net}",
+        "of": f"{picked.experiment.recipe}: {picked.name}",
         "answers": "single",
-        "classes": [classes or [str(number) for number in range(known["sizes"][-1])]],
+        "classes": [classes or [str(number) for number in range(fleet.sizes[-1])]],
         "names": None,
         "image": image,
         "largest": divisor if image else None,
+        "sweeps": sweeps,
     }
-    counted = f"{sum(errors) / len(errors):g} errors of {judged}" + (", mean of single nets" * (len(seeds) > 1))
-    return Trained(network, facts, f"{net} ({counted}){why}")
-
-
-def _dense_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
-    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
-    tensors = _last_state(experiment, folder, hidden)
-
-    def group(name: str) -> list[Tensor]:
-        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
-
-    return Fleet(
-        units=experiment.net.units,
-        output="softmax",
-        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
-        rates=[rate if rate.any() else None for rate in dense_rates(experiment, hidden)],
-        weights=group("weights"),
-        biases=group("biases"),
-        weight_velocities=group("weight_velocities"),
-        bias_velocities=group("bias_velocities"),
-    )
-
-
-def _image_module(
-    experiment: Experiment,
-    folder: RunFolder,
-    hidden: Sequence[int],
-    numbers: Sequence[int],
-    image: tuple[int, int],
-    largest: float,
-) -> tuple[nn.Module, dict[str, Any]]:
-    """Some image nets of a finished run as one mean network of plain.py, and what is known of it."""
-    conv, seeds = experiment.conv, len(experiment.seeds)
-    assert conv is not None
-    tensors = _last_state(experiment, folder, hidden)
-    if "mean" not in tensors:
-        raise ValueError(
-            f"{folder.path} was saved without the mean of its pictures, by an earlier version; run it again"
-        )
-    nets = [
-        filled(
-            tensors, net, conv, hidden, image=image, units=experiment.net.units,
-            rates=image_rates(experiment, conv, experiment.arms[net // seeds]),
-        )
-        for net in numbers
-    ]  # fmt: skip
-    return image_module(nets, tensors["mean"], conv.scale, largest)
-
-
-def _last_state(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> dict[str, Tensor]:
-    """Of a finished run, whose settings must still be the same."""
-    path = folder.state(hidden, len(experiment.net.hidden))
-    try:
-        tensors, facts = checkpoint.read(path)  # the state before it is of another epoch
-    except checkpoint.CheckpointError as error:
-        again = f"train it again with `meannet run {folder.path / 'experiment.json'}`"
-        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {again}") from None
-    check_settings(facts, experiment, experiment.digest(), path)
-    return tensors
+    return Trained(network, facts, picked.chosen)
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:

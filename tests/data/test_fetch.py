@@ -196,7 +196,7 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(toy, mirror, mo
 def test_what_a_killed_fetch_left_is_cleared_away(toy, mirror):
     mirror.offer(toy)
     mnist.where().mkdir(parents=True)
-    (mnist.where() / ".train-images-idx3-ubyte.gz.0123abcd.part").write_bytes(b"half")
+    (mnist.where() / ".train-images-idx3-ubyte.gz.12345.tmp").write_bytes(b"half")
     (mnist.where() / "notes.txt").write_bytes(b"mine")
     fetch("mnist", say=str)
     assert here() == mirror.files | {"notes.txt": b"mine"}

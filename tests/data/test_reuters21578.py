@@ -120,6 +120,19 @@ def test_a_damaged_archive_is_refused_in_one_line(small, content):
     assert str(error.value).startswith(str(small)) and "\n" not in str(error.value)
 
 
+def test_what_is_fetched_by_force_takes_the_place_of_a_damaged_archive(small, monkeypatch, tmp_path):
+    good = tmp_path / "good.zip"
+    with zipfile.ZipFile(good, "w") as archive:
+        for name, content in members().items():
+            archive.writestr(f"reuters/{name}", content)
+    (small / "reuters21578_aptemod.tar.gz").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="fetch reuters21578 --force"):
+        reuters21578.fetch(force=False, say=print)
+    monkeypatch.setattr(reuters21578, "URL", good.as_uri())
+    reuters21578.fetch(force=True, say=print)
+    assert [found.ok for found in reuters21578.check()] == [True]
+
+
 def test_other_content_than_the_known_is_refused(small):
     files = {f"reuters/{n}": c for n, c in members().items()}
     files["reuters/training/100"] += b"!"

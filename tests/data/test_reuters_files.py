@@ -67,9 +67,9 @@ def test_every_open_choice_is_an_option(collection):  # noqa: F811
     assert "C15" in load(replace(CHOSEN, largest=0.5)).classes
     digests = {load(replace(CHOSEN, **one)).digest for one in ({}, {"commonest": "documents"}, {"words_of": "train"})}
     assert len(digests) == 3
-    with pytest.raises(DataError, match="did not come divided"):
+    with pytest.raises(ValueError, match="did not come divided"):
         load(replace(CHOSEN, split="published"))
-    with pytest.raises(DataError, match=r"data.selection.words=\d+"):
+    with pytest.raises(ValueError, match=r"data.selection.words=\d+"):
         load(replace(CHOSEN, words=500))
 
 

@@ -43,7 +43,7 @@ def test_stop_words_may_be_others_or_none():
 
 
 def test_what_is_no_list_of_texts_is_refused():
-    with pytest.raises(ValueError, match="several texts, not one"):
+    with pytest.raises(ValueError, match="texts must be several, not one string"):
         meannet.data.counts("one text")
     with pytest.raises(ValueError, match="text 1 is no text but float"):
         meannet.data.counts(["a text", float("nan")])
@@ -72,7 +72,43 @@ def test_bad_files_are_refused_in_one_line(tmp_path):
     (tmp_path / "t.csv").write_text("topic,body\na,b\nc\n")
     with pytest.raises(ValueError, match="has no column 'text'; it has topic, body"):
         texts.read_csv(tmp_path / "t.csv")
-    with pytest.raises(ValueError, match="line 3: too few columns"):
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: not as many columns as in the first line"):
         texts.read_csv(tmp_path / "t.csv", "body", "topic")
     with pytest.raises(ValueError, match="cannot read"):
         texts.read_csv(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"", "t.csv is empty"),
+        (b"text,label\n", "t.csv has no texts"),
+        (b"text;label\na;b\n", "no column 'text'; it has text;label; columns are separated by commas"),
+        (b"text,text,label\na,b,c\n", "has 2 column 'text'"),
+        (b"text,label\nhello, you,x\n", "line 2: not as many columns .* a text with commas in it needs quotes"),
+        (b'text,label\nfine,y\n"hello,x\nworld,y\n', "t.csv, line 3: unexpected end of data"),
+        ("text,label\nfine,y\ncaf\u00e9,x\n".encode("latin-1"), "line 3: not in UTF-8"),
+        ("text,label\nfine,y\n".encode("utf-16"), "line 1: not in UTF-8"),
+    ],
+)
+def test_a_malformed_csv_file_is_named_with_its_line(tmp_path, content, answer):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=answer) as caught:
+        texts.read_csv(tmp_path / "t.csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_csv_files_of_spreadsheets_and_long_texts_are_read(tmp_path):
+    long = "word " * 50_000
+    (tmp_path / "t.csv").write_bytes(f'text,label\r\n"hello, you",x\r\n{long},y\r\n'.encode("utf-8-sig"))
+    assert texts.read_csv(tmp_path / "t.csv") == (["hello, you", long], ["x", "y"])
+
+
+def test_what_cannot_be_counted_is_refused():
+    for wrong in (0, -1, 2.0, True):
+        with pytest.raises(ValueError, match="n_words must be a whole number, 1 or more"):
+            meannet.data.counts(["hello world"], wrong)
+    with pytest.raises(ValueError, match="stop_words must be several, not one string"):
+        meannet.data.counts(["hello world"], stop_words="english")
+    with pytest.raises(ValueError, match="words must differ"):
+        meannet.data.counts(["hello world"], words=["hello", "hello"])

@@ -11,9 +11,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from meannet.fast import kernels
+from meannet.fast import viterbi as paths
 from meannet.fast.cuda import Captured
 from meannet.nn import dense
+from meannet.nn.windows import Windows
 from meannet.pretrain.draws import launched
+from meannet.speech import phones, viterbi
 
 POINTERS = {
     torch.float32: "*fp32",
@@ -64,7 +67,18 @@ def main():
         inputs, targets = torch.zeros(100, 784), torch.zeros(100, dtype=torch.int64)
         engine = Captured(fleet, inputs, targets, 100, [15.0] * nets, precision)
         engine.epoch(0, [1.0] * nets, 0.5, lambda: False)
+    rates = [torch.full((2, 1), rate, dtype=torch.float64) for rate in (0.2, 0.5)]
+    fleet = dense.initial_fleet((2520, 64, 185), range(2), rates, units="logistic")
+    windows = Windows(torch.zeros(300, 120), torch.arange(200), 21)
+    engine = Captured(fleet, windows, torch.zeros(200, dtype=torch.int64), 100, [15.0] * 2)
+    engine.epoch(0, [1.0] * 2, 0.5, lambda: False)
     launched(torch.zeros(2, 100, 500), torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4 << 24)
+    names.append("search")
+    paths.search = Compiling(paths.search)
+    for count in (len(phones.PHONES), paths.MOST_PHONES, 1):  # all phones; alignment of many and of one
+        states = [3] * count
+        parts = (torch.zeros(sum(states)), torch.zeros(count), torch.zeros(count, count), torch.zeros(count))
+        paths.best_paths(torch.zeros(2, 9, sum(states)), [9, 5], viterbi.one_graph(states, *parts))
     assert {key[0] for key in Compiling.made} == set(names), "not every kernel was launched"
     assert max(Compiling.made.values()) <= SHARED, "a block wants more shared memory than there is"
     print(len(Compiling.made), "compiled:", ", ".join(names))

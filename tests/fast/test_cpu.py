@@ -213,3 +213,24 @@ def test_without_a_compiler_the_build_says_so_and_writes_nothing(monkeypatch, tm
     monkeypatch.setenv("CXX", "/bin/false")
     assert "could not compile" in build.build(tmp_path / "kernel.so")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_compiler_may_have_words_before_and_after_it(monkeypatch, tmp_path):
+    """As in CXX="ccache g++ -m64"."""
+    found = build.compiler()
+    assert found is not None
+    monkeypatch.setenv("CXX", f"env {found[0]} -DWORDS")
+    assert build.build(tmp_path / "kernel.so") == "" and (tmp_path / "kernel.so").is_file()
+
+
+@HERE
+def test_a_step_next_to_nothing_is_no_collapse(instruction_set):
+    sizes = (20, 33, 10)
+    inputs, targets = cases(40, sizes)
+    made = fleet(sizes, "rectified")
+    engine = Skipping(made, inputs, targets, 10, LIMITS)
+    engine.set = instruction_set
+    tally = engine.epoch(0, [1e-42, 1e-300, 0.1], 0.5, never)
+    assert tally.moved.all() and Plain(made, inputs, targets, 10, LIMITS).epoch(0, STEPS, 0.5, never).moved.all()
+    zero = Skipping(made, torch.zeros_like(inputs), targets, 10, LIMITS).epoch(0, STEPS, 0.5, never)
+    assert not zero.moved.any()

@@ -143,7 +143,7 @@ def test_masks_are_the_plain_ones_bit_by_bit(units_in_layer, update, layer):
     at_least = cuda._thresholds(rates, units_in_layer)
     kernels.gather[(-(-units_in_layer // 64), 4, 6)](
         ones, zeros[:, 0].contiguous(), zeros, zeros[0], at_least, seeds, first, min(update, 2), layer, out,
-        39, 13, units_in_layer, at_least.shape[1], MASKED=True, CASES=4, UNITS=64,
+        seeds, units_in_layer, 39, 13, units_in_layer, at_least.shape[1], MASKED=True, CUT=False, CASES=4, UNITS=64,
     )  # fmt: skip
     assert out.bool().equal(kept(seeds, update, layer, rates, range(13), units_in_layer))
 

@@ -1,13 +1,16 @@
 """Runs that pretrain: resumed they are the unbroken ones, and a damaged file goes back one state."""
 
 import json
+import re
+import runpy
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from toys import outcome, small
+import torch
+from toys import outcome, small, written
 
-from meannet import checkpoint
+from meannet import checkpoint, data
 from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.experiment import Interrupted, Options
@@ -106,11 +109,55 @@ def test_the_command_line_shows_sets_and_runs_pretraining(tmp_path, monkeypatch,
     assert "pretrain.lr must be" in capsys.readouterr().err
 
 
-def test_predict_takes_a_finetuned_belief_net_and_refuses_a_boltzmann_machine_in_one_line(tmp_path, capsys):
-    np.save(tmp_path / "cases.npy", np.random.default_rng(0).random((3, 64)))
-    for recipe in ("mnist.a2_dbn", "mnist.a2_dbm"):
-        experiments.run(toy(recipe), tmp_path / recipe)
-    assert main(["predict", str(tmp_path / "mnist.a2_dbn"), str(tmp_path / "cases.npy")]) == 0
-    assert len(capsys.readouterr().out.splitlines()) >= 3
-    assert main(["predict", str(tmp_path / "mnist.a2_dbm"), str(tmp_path / "cases.npy")]) == 2
-    assert "activities of their own deep Boltzmann machines" in capsys.readouterr().err
+@BOTH
+def test_predictions_of_a_run_and_of_its_exports_make_the_errors_that_it_counted(recipe, tmp_path, capsys):
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    dataset = data.load(toy(recipe).data, say=print)
+    inputs, right = dataset.test.inputs.numpy(), dataset.test.targets.numpy()
+    np.save(tmp_path / "cases.npy", inputs)
+    result = experiments.run(toy(recipe), tmp_path / "run")
+    for arm in result["arms"]:
+        for seed, errors in zip(arm["seeds"], arm["errors"], strict=True):
+            which = [str(tmp_path / "run"), "--arm", arm["name"], "--seed", str(seed)]
+            assert main(["predict", *which, str(tmp_path / "cases.npy"), "--json"]) == 0
+            found = json.loads(capsys.readouterr().out)["cases"]
+            assert sum(int(case["label"]) != label for case, label in zip(found, right, strict=True)) == errors
+    which = [str(tmp_path / "run"), "--seed", "all", "--to"]
+    assert main(["predict", *which[:-1], str(tmp_path / "cases.npy"), "--json"]) == 0
+    expected = np.array([case["probabilities"] for case in json.loads(capsys.readouterr().out)["cases"]])
+    assert main(["export", *which, "onnx", "-o", str(tmp_path / "it.onnx")]) == 0
+    session = onnxruntime.InferenceSession(tmp_path / "it.onnx")
+    np.testing.assert_allclose(session.run(["probabilities"], {"inputs": inputs})[0], expected, atol=1e-5)
+    assert main(["export", *which, "torch", "-o", str(tmp_path / "it.safetensors")]) == 0
+    network, _ = runpy.run_path(str(tmp_path / "it.py"))["load"]()
+    np.testing.assert_allclose(network(torch.from_numpy(inputs)), expected, atol=1e-12)
+    assert main(["export", *which, "pt2", "-o", str(tmp_path / "it.pt2")]) == 0
+    program = torch.export.load(tmp_path / "it.pt2").module()
+    np.testing.assert_allclose(program(torch.from_numpy(inputs).double()), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("which", ["state", "pretrained"])
+@pytest.mark.parametrize("how", ["damaged", "missing"])
+def test_files_of_a_finished_run_that_are_not_whole_are_named_and_made_anew_by_resuming(which, how, tmp_path, capsys):
+    experiments.run(toy("mnist.a2_dbm"), tmp_path / "run")
+    before, file = outcome(tmp_path / "run"), tmp_path / "run" / f"{which}.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 1
+    file.write_bytes(content) if how == "damaged" else file.unlink()
+    np.save(tmp_path / "cases.npy", np.zeros((3, 64)))
+    for command in (["eval"], ["predict", str(tmp_path / "cases.npy")]):
+        assert main([command[0], str(tmp_path / "run"), *command[1:]]) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and f"{which}.safetensors is {how}" in said and "meannet run --resume" in said
+    (tmp_path / "run" / "result.json").unlink()
+    assert main(["run", "--resume", str(tmp_path / "run")]) == 0
+    assert outcome(tmp_path / "run") == before
+
+
+def test_pretraining_that_diverges_is_one_line_and_exit_3(tmp_path, capsys):
+    experiment = toy("mnist.a2_dbn")
+    assert experiment.pretrain is not None
+    wild = replace(experiment, pretrain=replace(experiment.pretrain, lr=(1e30,)))
+    assert main(["run", str(written(wild, tmp_path / "wild.json")), "--out", str(tmp_path / "run")]) == 3
+    assert re.fullmatch(r"meannet: pretraining diverged: .*; lower pretrain.lr\n", capsys.readouterr().err)

@@ -144,8 +144,8 @@ def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path):
 def test_a_failed_report_leaves_the_old_page_and_nothing_else(run: Path, tmp_path: Path, monkeypatch):
     out = tmp_path / "page.html"
     out.write_text("old")
-    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "disk full")))
+    with pytest.raises(OSError, match=r"disk full: .*page.html"):
         report.write([run], out)
     assert out.read_text() == "old" and list(tmp_path.iterdir()) == [out]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from meannet import device
-from meannet.bench.images import eager, spread, timed
+from meannet.bench.images import eager, median_spread, timed
 from meannet.config import Patches
 from meannet.fast.patches import Fast, join_
 from meannet.nn.convfleet import ConvFleet, conv_fleet
@@ -205,7 +205,7 @@ def latency(where: torch.device, size: Size) -> list[dict[str, Any]]:
     for how, run in ways.items():
         run()
         times = [1000 * timed(run, where) for _ in range(5 * size.repeats)]
-        found.append({"how": how, "net": "H with dropout", "repeats": len(times), **spread(times)})
+        found.append({"how": how, "net": "H with dropout", "repeats": len(times), **median_spread(times)})
     return found
 
 
@@ -228,7 +228,7 @@ def _captured(best: Callable[[], Tensor], there: Tensor, picture: Tensor) -> Cal
 
 
 def _row(who: str, net: str, how: str, batch: int, seconds: list[float]) -> dict[str, Any]:
-    times = spread([1000 * each for each in seconds])
+    times = median_spread([1000 * each for each in seconds])
     return {
         "who": who,
         "net": net,

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,19 @@ from meannet import device, screen
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = ("scaling", "neighbour", "overhead", "tables", "choose", "pretrain", "images", "imagenet", "loader", "ranks")
+KINDS = (
+    "scaling",
+    "neighbour",
+    "overhead",
+    "tables",
+    "choose",
+    "pretrain",
+    "images",
+    "imagenet",
+    "loader",
+    "ranks",
+    "speech",
+)
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -37,10 +50,12 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         "imagenet": tell_imagenet,
         "loader": tell_loader,
         "ranks": tell_ranks,
+        "speech": tell_speech,
     }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
-        print(json.dumps(document, indent=1))
+        made = {"date": time.strftime("%Y-%m-%d"), "commit": device.commit(), "versions": device.versions()}
+        print(json.dumps(made | document, indent=1))
     return 0
 
 
@@ -266,3 +281,31 @@ def tell_ranks(console: Console, where: Any, _: argparse.Namespace) -> dict[str,
         table.add_row(str(row["ranks"]), *each, str(row["repeats"]))
     console.print(table)
     return found
+
+
+def tell_speech(console: Console, where: Any, _: argparse.Namespace) -> dict[str, Any]:
+    from meannet.bench import decoding, features
+
+    machine = describe(where)
+    console.print(machine)
+    banks = features.measure(where, console.print)
+    table = screen.table("who", numbers=("frames/s", "threads", "repeats"))
+    for row in banks["rows"]:
+        speed = f"{row['frames_per_s']:,} ± {row['spread']:,}"
+        table.add_row(row["who"], speed, str(row["threads"]), str(row["repeats"]))
+    console.print(table)
+    rows = decoding.measure(where, console.print)
+    table = screen.table("what", numbers=("real-time factor", "times faster than speech", "repeats"))
+    for row in rows:
+        factor = f"{row['real_time_factor']:.2g} ± {row['spread']:.1g}"
+        table.add_row(row["what"], factor, f"{row['times_faster']:,.0f}", str(row["repeats"]))
+    console.print(table)
+    console.print("medians ± interquartile range; probabilities and weights are made up")
+    return {
+        "device": machine,
+        "features": banks,
+        "decoding": rows,
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": device.commit(),
+        "versions": device.versions(),
+    }

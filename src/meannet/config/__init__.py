@@ -3,6 +3,7 @@
 from meannet.config.experiment import Experiment, from_json
 from meannet.config.parts import (
     PERCENT,
+    PHONES,
     Arm,
     Claim,
     Conv,
@@ -15,12 +16,14 @@ from meannet.config.parts import (
     Pretrain,
     Selection,
     Source,
+    Speech,
 )
 from meannet.config.paths import override, settings
 from meannet.config.values import nearest, text_of, to_json
 
 __all__ = [
     "PERCENT",
+    "PHONES",
     "Arm",
     "Claim",
     "Conv",
@@ -34,6 +37,7 @@ __all__ = [
     "Pretrain",
     "Selection",
     "Source",
+    "Speech",
     "from_json",
     "nearest",
     "override",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meannet.config.parts import Conv, Patches, Pretrain
+from meannet.config.parts import Conv, Patches, Pretrain, Speech
 from meannet.config.values import text_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def check(e: "Experiment") -> None:
             need(least <= value < 2**31, f"data.selection.{name}", value, f"from {least} to {2**31 - 1}")
         need(0 < text.largest <= 1, "data.selection.largest", text.largest, "a share above 0 and at most 1")
         need(0 < text.held_out < 1, "data.selection.held_out", text.held_out, "a share above 0 and below 1")
+    if e.data.speech is not None:
+        _check_speech(e, e.data.speech, need)
     need(bool(e.net.hidden), "net.hidden", "empty", "layer sizes such as 800,800")
     for sizes in e.net.hidden:
         good = bool(sizes or e.conv or e.patches) and all(1 <= n <= 1_000_000 for n in sizes)
@@ -68,6 +70,16 @@ def check(e: "Experiment") -> None:
         for arm in e.arms:
             own = arm.conv or arm.weight_decay is not None or arm.top_decay is not None
             need(not own, f"arms.{arm.name}", "conv or decay", "without settings of convolutional nets")
+
+
+def _check_speech(e: "Experiment", speech: Speech, need: Callable[[bool, str, Any, str], None]) -> None:
+    odd = 1 <= speech.frames <= 999 and speech.frames % 2 == 1
+    need(odd, "data.speech.frames", speech.frames, "odd, so that one frame is in the middle, such as 15")
+    need(3 <= speech.bins <= 200, "data.speech.bins", speech.bins, "from 3 to 200")
+    need(0 <= speech.deltas <= 4, "data.speech.deltas", speech.deltas, "from 0 to 4")
+    need(speech.folds == 0 or speech.folds > 1, "data.speech.folds", speech.folds, "2 or more, or 0")
+    need(speech.dev >= 0, "data.speech.dev", speech.dev, "0 or more")
+    need(e.data.cases is None, "data.cases", e.data.cases, "none where cases are frames of recordings")
 
 
 def _check_conv(e: "Experiment", conv: Conv, need: Callable[[bool, str, Any, str], None]) -> None:

@@ -70,7 +70,7 @@ class Experiment:
         also = [name for name in ("pretrain", "conv", "patches") if getattr(self, name) is not None]
         parts = to_json({name: getattr(self, name) for name in (*names, *also)})
         for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
-            for name in ("selection", "cases", "conv", "weight_decay", "top_decay"):
+            for name in ("selection", "speech", "cases", "conv", "weight_decay", "top_decay"):
                 if part.get(name) is None or part[name] is False:
                     part.pop(name, None)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 PERCENT = "% test errors"
+PHONES = "% phone errors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +23,30 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Speech:
+    """How recordings become cases (B), with what the paper leaves open, and who learns from and is judged on whom."""
+
+    folder: str = ""  # of recordings of one's own
+    frames: int = 15  # in a case; the middle one is to be classified
+    bins: int = 40  # of the filter bank
+    deltas: int = 2  # orders of differences over time beside the bins
+    sa: bool = False  # whether the two sentences that every speaker of TIMIT says are used
+    judged: Literal["core", "dev"] = "core"  # which set of the full corpus
+    folds: int = 0  # turns in which all are judged on, the net of seed s in turn s % folds; 0: the corpus is divided
+    apart: Literal["speakers", "recordings"] = "speakers"  # what a turn keeps together
+    dev: int = 2  # of these in each turn neither learned from nor judged on: the decoder is tuned there
+    decode: bool = True  # whether phones are recognised and their errors counted
+    aligned_by: str = ""  # a finished run whose nets divide phones among states; empty: states have equal parts
+
+
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """Which cases to learn from and which to be judged on."""
 
     name: str
     held_out: bool = False  # judge on held-out training cases instead of the test set: where choices are made
     selection: Selection | None = None  # for text alone
+    speech: Speech | None = None  # for recordings alone
     cases: int | None = None  # train on the first so many only
 
 
@@ -199,7 +218,7 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A figure of the paper that an arm is held against: a count of errors, or "% test errors"."""
+    """A figure of the paper that an arm is held against: a count of errors, "% test errors" or "% phone errors"."""
 
     arm: str
     value: float

@@ -58,11 +58,14 @@ def _pretraining(part: Pretrain) -> dict[str, Any]:
 def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     if isinstance(part, tuple):
         names = [arm.name for arm in part]
-        if path[0] not in names:
-            raise ValueError(f"no arm {path[0]!r} in {whole}; {nearest(path[0], names)}")
-        if not path[1:]:
+        ends = [k for k in range(len(path), 0, -1) if ".".join(path[:k]) in names]  # a name may have dots in it
+        if not ends:
+            name = ".".join(path[:-1]) or path[0]
+            raise ValueError(f"no arm {name!r} in {whole}; {nearest(name, names)}")
+        name, rest = ".".join(path[: ends[0]]), path[ends[0] :]
+        if not rest:
             raise ValueError(f"{whole} is a whole arm; set one of its values, such as {whole}.lr")
-        return tuple(_set(arm, path[1:], text, whole) if arm.name == path[0] else arm for arm in part)
+        return tuple(_set(arm, rest, text, whole) if arm.name == name else arm for arm in part)
     hints = {name: kind for name, kind in typing.get_type_hints(type(part)).items() if name not in _NOT_SETTINGS}
     name = path[0]
     if name not in hints:
@@ -81,8 +84,9 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
                 f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
             )
         return replace(part, **{name: _set(value, path[1:], text, whole)})
-    if value is None and name == "selection":
-        raise ValueError(f"{whole} is for data sets of text; {part.name} is none")
+    if value is None and name in ("selection", "speech"):
+        kind = "text" if name == "selection" else "speech"
+        raise ValueError(f"{whole} is for data sets of {kind}; {part.name} is none")
     if path[1:]:
         raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
     return replace(part, **{name: parse(hints[name], text, whole)})

@@ -95,5 +95,6 @@ def build(kind: Any, value: Any, path: str) -> Any:
 def nearest(name: str, known: Iterable[str]) -> str:
     """What to say about an unknown name: the closest match, or all that there is."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}"
+    begun = [one for one in known if one.startswith(name)][:3] if name else []
+    close = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {' or '.join(close)}?" if close else f"there is {', '.join(known)}"

@@ -19,9 +19,23 @@ from meannet import config
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from meannet.data.spoken import Spoken
     from meannet.data.texts import Counts
 
-NAMES = ("digits", "mnist", "cifar10", "reuters", "rcv1-subset", "reuters21578", "reuters-size", "imagenet")
+NAMES = (
+    "digits",
+    "mnist",
+    "cifar10",
+    "timit",
+    "timit-sample",
+    "recordings",
+    "timit-size",
+    "reuters",
+    "rcv1-subset",
+    "reuters21578",
+    "reuters-size",
+    "imagenet",
+)
 
 
 class DataError(RuntimeError):
@@ -33,7 +47,7 @@ class Cases:
     """Cases and what they should be taken for."""
 
     # A Tensor, (cases, inputs) float32, pixels in [0, 1]; in colour (cases, channels, rows, columns) uint8; or
-    # sparse.Sparse where most are zero.
+    # sparse.Sparse where most are zero; or windows.Windows of recordings.
     inputs: Any
     targets: "Tensor"  # (cases,) int64
 
@@ -49,6 +63,8 @@ class Dataset:
     image: tuple[int, int] | None  # rows and columns, where a case is a picture
     digest: str
     facts: dict[str, Any] = field(default_factory=dict)  # how it was made, as JSON for the run's result
+    spoken: "Spoken | None" = None  # of recordings: what recognition needs
+    folds: tuple["Dataset", ...] = ()  # where all cases take turns in being judged on; this is then like the first
 
 
 class Checked(NamedTuple):
@@ -81,20 +97,22 @@ def folder() -> Path:
 def load(data: config.Data, *, say: Callable[[str], None]) -> Dataset:
     """The cases an experiment asks for, verified; fetched on first use, saying so."""
     known = module(data.name)
-    more = {}
+    more: dict[str, Any] = {}
     if data.selection is not None:
         if not hasattr(known, "SELECTION"):
             raise ValueError(f"data.selection is for data sets of text; {data.name} is none")
         more["selection"] = data.selection
+    if data.speech is not None:
+        if not hasattr(known, "SPEECH"):
+            raise ValueError(f"data.speech is for data sets of speech; {data.name} is none")
+        more["speech"] = data.speech
     whole = known.load(held_out=data.held_out, say=say, **more)
     if data.cases is None:
         return whole
     if data.cases > len(whole.train.targets):
         raise ValueError(f"data.cases must be at most {len(whole.train.targets)} for {data.name}, not {data.cases}")
-    from meannet.data.sparse import Sparse
-
     inputs = whole.train.inputs
-    inputs = inputs.first(data.cases) if isinstance(inputs, Sparse) else inputs[: data.cases]
+    inputs = inputs.first(data.cases) if hasattr(inputs, "first") else inputs[: data.cases]
     train = Cases(inputs, whole.train.targets[: data.cases])
     return replace(whole, train=train, digest=digest(train, whole.test))
 
@@ -118,16 +136,21 @@ def module(name: str) -> ModuleType:
 
 def digest(train: Cases, test: Cases) -> str:
     """A hash of the cases themselves, so that a run can tell whether it goes on with the data it began with."""
-    from meannet.data.sparse import Sparse
-
     state = hashlib.sha256()
-    for part in (train.inputs, train.targets, test.inputs, test.targets):
-        if isinstance(part, Sparse):
-            state.update(f"sparse{part.shape}".encode())
-        for array in part.tensors() if isinstance(part, Sparse) else (part,):
+    parts: tuple[Any, ...] = (train.inputs, train.targets, test.inputs, test.targets)
+    for part in parts:
+        made = hasattr(part, "tensors")  # as they are asked for
+        if made:
+            state.update(f"{type(part).__name__.lower()}{part.shape}".encode())
+        for array in part.tensors() if made else (part,):
             state.update(f"{array.dtype}{tuple(array.shape)}".encode())
             state.update(array.contiguous().view(-1).numpy().data)
     return state.hexdigest()
+
+
+def digest_of(folds: Iterable[Dataset]) -> str:
+    """A hash of several data sets that are one."""
+    return hashlib.sha256("".join(fold.digest for fold in folds).encode()).hexdigest()
 
 
 def counts(texts: Iterable[str], n_words: int = 2000, **options: Any) -> "Counts":

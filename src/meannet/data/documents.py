@@ -58,7 +58,9 @@ def choose(
     counts = np.bincount(kinds, minlength=len(names))
     kept = [k for k in range(len(names)) if keep[k]]
     if len(kept) < 2:
-        raise DataError(f"{len(kept)} classes are left of {len(names)}; lower data.selection.fewest")
+        raise ValueError(
+            f"{len(kept)} of {len(names)} classes are left; lower data.selection.fewest or raise data.selection.largest"
+        )
     train, test = divided(found, selection, published, held_out=held_out)
     facts = {
         "classes_by_size": {names[k]: int(counts[k]) for k in sorted(kept, key=lambda k: -counts[k])},
@@ -77,7 +79,7 @@ def divided(
     if selection.split == "equal":
         train, test = order[: len(found) // 2], order[len(found) // 2 :]
     elif published is None:
-        raise DataError("this data did not come divided; set data.selection.split=equal")
+        raise ValueError("this data did not come divided; set data.selection.split=equal")
     else:
         train, test = order[published[found[order]]], order[~published[found[order]]]
     if held_out:  # no test document is looked at where choices are made
@@ -106,7 +108,7 @@ def commonest(occurrences: np.ndarray, documents: np.ndarray, selection: Selecti
     by = occurrences if selection.commonest == "occurrences" else documents
     found = int((by > 0).sum())
     if found < selection.words:
-        raise DataError(f"there are {found} words and not {selection.words}; set data.selection.words={found}")
+        raise ValueError(f"there are {found} words and not {selection.words}; set data.selection.words={found}")
     return np.sort(np.argsort(-by, kind="stable")[: selection.words])
 
 

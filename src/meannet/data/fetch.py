@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 from meannet import data
+from meannet.atomic import sync_folder, write_atomically
 from meannet.data import DataError, idx
 
 ANSWER = 10.0  # seconds in which a mirror must begin to answer
@@ -106,7 +107,7 @@ def _fetched(url: str, file: Remote, where: Path, verify: Callable[[Path, str], 
             raise Unavailable("its checksum is wrong")
         good = verify(temporary, file.name)
         temporary.replace(where / file.name)
-        _sync(where)
+        sync_folder(where)
     except (Unavailable, DataError) as error:
         say(f"{url}: {str(error).removeprefix(f'{temporary}: ')}")
         return False
@@ -292,28 +293,11 @@ def _open(url: str) -> HTTPResponse:
 
 
 def store(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens meanwhile."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    """Write a file so that it is there whole or not at all."""
     try:
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        write_atomically(path, content)
     except OSError as error:
         raise DataError(f"cannot write {path} ({error.strerror}); it needs {len(content)} bytes") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(where: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can sync a folder
-        folder = os.open(where, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 @contextlib.contextmanager
@@ -337,7 +321,7 @@ def _alone(where: Path, say: Callable[[str], None]) -> Iterator[None]:
         except OSError:
             yield
             return
-        for left in (*where.glob(".*.gz.*.part"), *where.glob(".????????.part.*")):
+        for left in (*where.glob(".*.gz.*.tmp"), *where.glob(".????????.part.*")):
             left.unlink(missing_ok=True)
         yield
     finally:

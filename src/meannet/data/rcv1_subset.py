@@ -84,7 +84,7 @@ def _arrays() -> dict[str, np.ndarray]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise DataError(f"{path}: checksum is wrong, this is not the subset known here")
+        raise DataError(f"{path}: checksum is wrong, this is not the subset known here; put the right one there")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             found = {name: archive[name] for name in (*ARRAYS, "label_names")}

@@ -66,6 +66,15 @@ TOPICS = File(
 
 def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Dataset:
     """The paper's selection; a few minutes for all 804,414 documents."""
+    try:
+        return _load(held_out=held_out, say=say, selection=selection)
+    except DataError as error:
+        raise DataError(
+            f"{error}; `meannet data check {NAME}` looks at every file, and `data fetch` gets them"
+        ) from None
+
+
+def _load(*, held_out: bool, say: Say, selection: Selection) -> Dataset:
     if any(locate(file) is None for file in (*TOKENS, TOPICS)):
         fetch(force=False, say=say)
     numbers, labels = topics(_path(TOPICS))
@@ -209,7 +218,7 @@ def _check(file: File) -> Checked:
         return Checked(path, True, _verify(path, file))
     except DataError as error:
         path = locate(file) or folder() / NAME / f"{file.name}.gz"
-        return Checked(path, False, str(error).removeprefix(str(path)).lstrip(": "))
+        return Checked(path, False, str(error).removeprefix(str(path)).lstrip(":, "))
 
 
 def _verify(path: Path, file: File) -> str:

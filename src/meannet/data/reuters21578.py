@@ -24,10 +24,11 @@ NAME = "reuters21578"
 FILES = ()
 # Every class is kept that has two documents for training and one for testing, say, however large.
 SELECTION = Selection(split="published", words_of="train", fewest=5, largest=1.0)
-ARCHIVES = ("reuters21578_aptemod.tar.gz", "reuters.zip")
+ARCHIVES = ("reuters.zip", "reuters21578_aptemod.tar.gz")  # what is fetched comes first
 URL = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/reuters.zip"
 SOURCE = "nltk.download('reuters'), whose reuters.zip is read as it is"
 LICENCE = "research only; by Reuters and Carnegie Group, D. D. Lewis and C. Apte"
+REMEDY = f"`meannet data fetch {NAME} --force` fetches it anew"
 # Of the names and contents of all documents, of cats.txt and of stopwords.
 SHA256 = "cff0e85a3a928235a6d9b21f00707f0624fed8b8d1a9f1af8c014c542d79feb3"
 MEMBER = re.compile(r"[\w.-]+/((?:training|test)/\d{1,6}|cats\.txt|stopwords)")
@@ -76,9 +77,7 @@ def read(path: Path) -> Content:
     for name in sorted(members):
         state.update(f"{name} {len(members[name])}\n".encode() + members[name])
     if state.hexdigest() != SHA256:
-        raise DataError(
-            f"{path}: not the Reuters-21578 known here; `meannet data fetch {NAME} --force` fetches it anew"
-        )
+        raise DataError(f"{path}: not the Reuters-21578 known here; {REMEDY}")
     topics = {}
     for line in members["cats.txt"].decode("ascii").splitlines():
         name, *listed = line.split()
@@ -101,7 +100,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"{path}: missing; `meannet data fetch {NAME}` gets it") from None
     # tarfile answers some damaged headers with a ValueError
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise DataError(f"{path}: a damaged archive ({error})") from None
+        raise DataError(f"{path}: a damaged archive ({error}); {REMEDY}") from None
 
 
 def _tarred(path: Path) -> Iterator:
@@ -145,7 +144,7 @@ def fetch(*, force: bool, say: Say) -> None:
     there = not force and where().is_file()
     if there:
         read(where())  # what is there and damaged is an error, and replaced by force only
-    remote = [] if there else [Remote(ARCHIVES[-1], (URL,), limit=1 << 25)]
+    remote = [] if there else [Remote(ARCHIVES[0], (URL,), limit=1 << 25)]
     fetch_remote(NAME, folder() / NAME, remote, verify, say)
 
 

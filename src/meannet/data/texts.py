@@ -2,6 +2,7 @@
 
 import csv
 import html
+import numbers
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -34,8 +35,13 @@ def counts(
 
     Stop words are scikit-learn's English ones where not given; an empty list keeps every word. Words are in lower case.
     """
-    if isinstance(texts, str):
-        raise ValueError("texts must be several texts, not one; put it into a list")
+    for name, several in (("texts", texts), ("words", words), ("stop_words", stop_words)):
+        if isinstance(several, str):
+            raise ValueError(f"{name} must be several, not one string; put it into a list")
+    if isinstance(n_words, bool) or not isinstance(n_words, numbers.Integral) or n_words < 1:
+        raise ValueError(f"n_words must be a whole number, 1 or more, not {n_words!r}")
+    if words is not None and len(set(words)) < len(words):
+        raise ValueError("words must differ from each other")
     listed, matrix = count_words(texts, words)
     if words is None:
         stop = stopped(_english() if stop_words is None else stop_words)
@@ -83,23 +89,50 @@ def read_folder(folder: str | Path) -> tuple[list[str], list[str]]:
 
 def read_csv(path: str | Path, text: str = "text", label: str = "label") -> tuple[list[str], list[str]]:
     """Texts and labels from two columns of a CSV file, named in its first line."""
-    texts, labels = [], []
+    path, texts, labels, line = Path(path), [], [], 2  # the second line is the first of data
+    usual = csv.field_size_limit(LARGEST)
     try:
-        with Path(path).open(encoding="utf-8", newline="") as stream:
-            rows = csv.DictReader(stream)
-            for name in (text, label):
-                if name not in (rows.fieldnames or ()):
-                    raise ValueError(f"{path} has no column {name!r}; it has {', '.join(rows.fieldnames or ())}")
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.DictReader(stream, strict=True)
+            _check_columns(path, rows.fieldnames or (), (text, label))
             for row in rows:
-                if row[text] is None or row[label] is None:
-                    raise ValueError(f"{path}, line {rows.line_num}: too few columns")
+                if None in row or None in row.values():
+                    raise csv.Error("not as many columns as in the first line; a text with commas in it needs quotes")
                 texts.append(row[text])
                 labels.append(row[label])
+                line = rows.line_num + 1
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: not a CSV file in UTF-8 ({error})") from None
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{path}, line {_first_not_utf8(path)}: not in UTF-8; save the file in that encoding"
+        ) from None
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: {error}") from None
+    finally:
+        csv.field_size_limit(usual)
+    if not texts:
+        raise ValueError(f"{path} has no texts")
     return texts, labels
+
+
+def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    if not names:
+        raise ValueError(f"{path} is empty")
+    for name in wanted:
+        if names.count(name) != 1:
+            hint = "; columns are separated by commas" if len(names) == 1 else ""
+            raise ValueError(f"{path} has {names.count(name) or 'no'} column {name!r}; it has {', '.join(names)}{hint}")
+
+
+def _first_not_utf8(path: Path) -> int:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
 
 
 def stopped(words: Iterable[str]) -> set[str]:
@@ -113,10 +146,12 @@ def plain(content: bytes) -> str:
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path} has more than {LARGEST:,} bytes")
     try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"{path} has more than {LARGEST:,} bytes")
         return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8") from None
 

@@ -25,7 +25,7 @@ from meannet import export, fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
-from meannet.estimators.network import Thinned, mean_module, pick
+from meannet.estimators.network import Thinned, mean_module
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
@@ -150,7 +150,7 @@ class DropoutNet(Parameters):
                 install_(fleet, self.pretrain_._stack, scale_up=True)
                 fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
         else:
-            fleet = pick(self._fleet, range(len(self._fleet.seeds)), device)
+            fleet = self._fleet.pick(range(len(self._fleet.seeds)), device)
         inputs = (cases.SparseRows if sparse.issparse(x) else cases.dense_inputs)(x, rows, self._scaling, device)
         engine = fast.engine(
             fleet,
@@ -177,7 +177,7 @@ class DropoutNet(Parameters):
         faults = [] if nothing_to_learn else self._follow(epochs, fleet, optim.epochs, x, targets, held)
         good = [net for net in range(len(fleet.seeds)) if net not in {fault.net for fault in faults}]
         self._answer_for(faults, len(fleet.seeds), optim.lr)
-        self._fleet = pick(fleet, good)
+        self._fleet = fleet.pick(good, "cpu")
         return self._finish()
 
     def _pretrained(self, x: Matrix, rows: np.ndarray) -> Any:

@@ -15,12 +15,14 @@ from meannet.estimators.cases import Scaling
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
+Machine = Sequence[tuple[Tensor, Tensor]]  # weights and biases of a deep Boltzmann machine's two layers
+
 
 def shape(fleet: Fleet, inputs: Scaling) -> dict[str, Any]:
     """What plain.network must know to build networks like those of the fleet."""
     return {
         "reach": None if math.isinf(inputs.reach) else inputs.reach,
-        "sizes": list(fleet.sizes),
+        "sizes": [len(inputs.mean), *fleet.sizes[1:]],
         "units": fleet.units,
         "output": fleet.output,
         "groups": list(fleet.groups),
@@ -28,19 +30,32 @@ def shape(fleet: Fleet, inputs: Scaling) -> dict[str, Any]:
     }
 
 
-def mean_module(fleet: Fleet, inputs: Scaling, targets: Scaling | None) -> nn.Module:
-    """The mean network from raw inputs to probabilities or predictions, in float64; several are averaged."""
-    return plain.network(shape(fleet, inputs), [_state(fleet, net, inputs, targets) for net in range(len(fleet.seeds))])
+def mean_module(
+    fleet: Fleet, inputs: Scaling, targets: Scaling | None, machines: Sequence[Machine] = (), sweeps: int = 0
+) -> nn.Module:
+    """The mean network from raw inputs to probabilities or predictions, in float64; several are averaged.
+
+    Where nets see activities of their own deep Boltzmann machines, there is a machine for each, and so many sweeps.
+    """
+    facts = shape(fleet, inputs) | {"sweeps": sweeps}
+    states = [_state(fleet, net, inputs, targets, int(bool(machines))) for net in range(len(fleet.seeds))]
+    for state, machine in zip(states, machines, strict=False):
+        for name, (weight, bias) in zip(("first", "second"), machine, strict=True):
+            state |= {f"1.{name}.weight": weight.double().contiguous(), f"1.{name}.bias": bias.double().contiguous()}
+    return plain.network(facts, states)
 
 
-def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None) -> dict[str, Tensor]:
-    """Parameters by their names in plain.network: scaling is part 0, layer k is part 2k + 1, then come the outputs."""
+def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None, after: int) -> dict[str, Tensor]:
+    """Parameters by their names in plain.network: scaling is part 0, layer k is part 2k + 1, then come the outputs.
+
+    All layers are so many parts later where there are parts `after` the scaling.
+    """
     state = dict(zip(("0.mean", "0.scale"), _tensors(inputs), strict=True))
     for k, (weight, bias) in enumerate(zip(fleet.weights, fleet.biases, strict=True)):
         rate = fleet.rates[k]
         keep = 1.0 if rate is None else 1 - rate[net].double()
-        state[f"{2 * k + 1}.weight"] = weight[net].double() * keep
-        state[f"{2 * k + 1}.bias"] = bias[net].double().clone()
+        state[f"{2 * k + 1 + after}.weight"] = weight[net].double() * keep
+        state[f"{2 * k + 1 + after}.bias"] = bias[net].double().clone()
     if targets is not None:
         last = 2 * len(fleet.weights)
         state |= zip((f"{last}.mean", f"{last}.scale"), _tensors(targets), strict=True)
@@ -51,31 +66,12 @@ def _tensors(scaling: Scaling) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(scaling.mean.copy()), torch.from_numpy(scaling.scale.copy())
 
 
-def pick(fleet: Fleet, nets: Sequence[int], device: torch.device | str = "cpu") -> Fleet:
-    """Some nets of a fleet, as copies on `device`."""
-
-    def taken(tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [tensor[list(nets)].to(device, copy=True) for tensor in tensors]
-
-    return Fleet(
-        units=fleet.units,
-        output=fleet.output,
-        groups=fleet.groups,
-        seeds=taken([fleet.seeds])[0],
-        rates=[None if rate is None else taken([rate])[0] for rate in fleet.rates],
-        weights=taken(fleet.weights),
-        biases=taken(fleet.biases),
-        weight_velocities=taken(fleet.weight_velocities),
-        bias_velocities=taken(fleet.bias_velocities),
-    )
-
-
 class Thinned:
     """Thinned networks of a fitted fleet: number i is one network, the same for every case, of net i modulo nets."""
 
     def __init__(self, fleet: Fleet, inputs: Scaling, device: torch.device):
         nets = range(len(fleet.seeds))
-        self.nets = [pick(fleet, [net], device) for net in nets]
+        self.nets = [fleet.pick([net], device) for net in nets]
         for net in self.nets:
             net.weights, net.biases = [w.double() for w in net.weights], [b.double() for b in net.biases]
         self.scaling, self.device = inputs, device

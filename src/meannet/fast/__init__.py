@@ -9,6 +9,7 @@ from meannet.images import Plain as PlainImages
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
+from meannet.nn.windows import Windows
 from meannet.train import Engine, Plain, Rows
 
 PATHS = ("auto", "plain", "fast")
@@ -102,7 +103,7 @@ def why_not_resident(fleet: Fleet, inputs: Rows) -> str:
 
     The kernel that gathers a mini-batch reads dense rows, and does so in a hundredth of an update's time.
     """
-    if isinstance(inputs, Tensor | OwnInputs):
+    if isinstance(inputs, Tensor | OwnInputs | Windows):
         return ""
     needed, free = 4 * len(inputs) * fleet.sizes[0], torch.cuda.mem_get_info(fleet.device)[0]
     return "" if needed < free // 2 else f"its inputs, dense, would take {needed >> 20} of {free >> 20} MiB"

@@ -5,6 +5,7 @@ Run by the package's build (`hatch_build.py`); uses the standard library only.
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,12 +31,11 @@ X86_SETS = {
 }
 
 
-def compiler() -> str | None:
-    """The C++ compiler that CXX names, or the first of the usual ones."""
-    named = os.environ.get("CXX")
-    return next(
-        (found for name in ([named] if named else ["c++", "g++", "clang++"]) if (found := shutil.which(name))), None
-    )
+def compiler() -> list[str] | None:
+    """The C++ compiler that CXX names, which may have words before or after it, or the first of the usual ones."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    candidates = [named] if named else [["c++"], ["g++"], ["clang++"]]
+    return next(([found, *words[1:]] for words in candidates if (found := shutil.which(words[0]))), None)
 
 
 def build(target: Path = HERE / LIBRARY) -> str:
@@ -48,8 +48,8 @@ def build(target: Path = HERE / LIBRARY) -> str:
         return _build(cxx, Path(folder), target, x86)
 
 
-def _build(cxx: str, folder: Path, target: Path, x86: bool) -> str:
-    common = [cxx, *FLAGS]
+def _build(cxx: list[str], folder: Path, target: Path, x86: bool) -> str:
+    common = [*cxx, *FLAGS]
     jobs = [("plain", HERE / "update.cpp", ["-DINSTRUCTION_SET=plain"])]
     jobs += [
         (name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86
@@ -68,15 +68,19 @@ def _build(cxx: str, folder: Path, target: Path, x86: bool) -> str:
             [*common, *flags, "-c", source, "-o", objects[-1]], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            return f"{cxx} could not compile {source.name}: {(done.stderr.strip().splitlines() or ['no message'])[0]}"
+            return f"{shlex.join(cxx)} could not compile {source.name}: {_said(done)[0]}"
     made = folder / LIBRARY
     done = subprocess.run([*common, "-shared", *objects, "-o", made], capture_output=True, text=True, check=False)
     if done.returncode:
-        return f"{cxx} could not link the kernel: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+        return f"{shlex.join(cxx)} could not link the kernel: {_said(done)[-1]}"
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.copyfile(made, fresh)
     fresh.replace(target)
     return ""
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return done.stderr.strip().splitlines() or ["no message"]
 
 
 if __name__ == "__main__":

@@ -15,13 +15,15 @@ from meannet.core.metrics import OUTPUTS
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
+from meannet.nn.windows import Windows
 from meannet.train import Rows, Tally
 
 SETS = ("plain", "AVX2", "AVX-512")
 BLOCK = 64  # units of a panel, and of a block of thresholds
-LAYOUT = 2  # of the structures below, as in update.h
+LAYOUT = 3  # of the structures below, as in update.h
 UPDATES_A_CALL = 32  # so that a request to stop is heard soon
 FLOATS_A_CALL = 1 << 24  # of inputs that are made as they are asked for
+SMALLEST_STEP = 1e-30  # with which products of float32 numbers of the usual size do not vanish
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 
@@ -43,7 +45,7 @@ class _Net(ctypes.Structure):
 
 class _Batch(ctypes.Structure):
     _fields_ = [
-        *[(name, ctypes.c_void_p) for name in ("inputs", "rows", "order", "answers", "numbers", "weights")],
+        *[(name, ctypes.c_void_p) for name in ("inputs", "starts", "order", "answers", "numbers", "weights")],
         ("cases", ctypes.c_int32),
         ("update", ctypes.c_uint32),
     ]
@@ -149,13 +151,13 @@ class Skipping:
         for starts in self._calls(range(0, cases, self.batch)):
             if stop():
                 return None
-            inputs, rows = self._gathered(order[:, starts[0] : starts[-1] + self.batch])
-            at = inputs.data_ptr(), rows.data_ptr(), order.data_ptr()
+            inputs, begins = self._gathered(order[:, starts[0] : starts[-1] + self.batch])
+            at = inputs.data_ptr(), begins.data_ptr(), order.data_ptr()
             batches = (_Batch * (nets * len(starts)))(
                 *(
                     _Batch(
                         at[0],
-                        at[1] + 8 * (net * rows.stride(0) + start - starts[0]),
+                        at[1] + 8 * (net * begins.stride(0) + start - starts[0]),
                         at[2] + 8 * (net * cases + start),
                         targets,
                         targets,  # as one kind of output reads them or as the others do
@@ -174,26 +176,30 @@ class Skipping:
                 raise MemoryError
         for panels in self.panels:
             panels.empty()
-        tally.active, tally.moved = active > 0, moved > 0
+        # The kernel sees gradients times the step, which vanish where that is next to nothing.
+        tally.active, tally.moved = active > 0, (moved > 0) | (torch.tensor(step) < SMALLEST_STEP)
         return tally
 
     def _calls(self, starts: range) -> Iterator[range]:
         """The first cases of mini-batches, as many as one call to the kernel takes."""
         most = UPDATES_A_CALL
-        if not isinstance(self.inputs, Tensor | OwnInputs):
+        if not isinstance(self.inputs, Tensor | OwnInputs | Windows):
             floats = len(self.fleet.seeds) * self.batch * self.fleet.sizes[0]
             most = min(most, max(1, FLOATS_A_CALL // floats))
         return (starts[at : at + most] for at in range(0, len(starts), most))
 
     def _gathered(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs that hold the chosen cases (nets, cases), and the rows where they are."""
+        """Inputs that hold the chosen cases (nets, cases), and at which float each case begins."""
+        width = self.fleet.sizes[0]
         if isinstance(self.inputs, Tensor):
-            return self.inputs, chosen
+            return self.inputs, chosen * width
         if isinstance(self.inputs, OwnInputs):
             versions = self.inputs.versions.contiguous()
-            return versions.flatten(0, 1), chosen + self.inputs.which[:, None] * len(self.inputs)
+            return versions.flatten(0, 1), (chosen + self.inputs.which[:, None] * len(self.inputs)) * width
+        if isinstance(self.inputs, Windows):
+            return self.inputs.table, self.inputs.starts[chosen] * self.inputs.table.shape[1]
         made = self.inputs[chosen].contiguous()  # (nets, cases, inputs)
-        return made, torch.arange(chosen.numel()).view(chosen.shape)
+        return made, torch.arange(chosen.numel()).view(chosen.shape) * width
 
     def _net(self, net: int, step: float, momentum: float, held: list[ctypes.Array]) -> _Net:
         def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array:

@@ -14,6 +14,7 @@ from meannet.core.maxnorm import constrain_incoming_
 from meannet.fast import kernels
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs, apart
+from meannet.nn.windows import Windows
 from meannet.train import Rows, Tally
 
 MOST_IN_A_GRAPH = 200
@@ -60,7 +61,10 @@ class Captured:
         self.dtype = PRECISIONS[precision]
         self.precision = f"{precision} products, float32 weights"
         self.dot = "tf32" if precision == "tf32" else "ieee"
-        versions, which = apart(_dense(inputs, fleet, self.dtype), nets)
+        self.cut = isinstance(inputs, Windows)
+        self.starts = inputs.starts if isinstance(inputs, Windows) else fleet.seeds  # or not read
+        table = inputs.table if isinstance(inputs, Windows) else _dense(inputs, fleet, self.dtype)
+        versions, which = apart(table, nets)
         self.inputs, self.which = versions.to(self.dtype).contiguous(), which.contiguous()
         self.targets = targets.contiguous()
         self.number = torch.zeros((), dtype=torch.int64, device=device)  # of the epoch
@@ -228,8 +232,9 @@ class _Piece:
         at_least, padded = _of(engine.thresholds[0], lane, seeds)
         kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
             engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
-            engine.first_update, offset, 0, self.activities[0][lane], engine.cases, cases, sizes[0], padded,
-            MASKED=engine.thresholds[0] is not None, CASES=4, UNITS=256,
+            engine.first_update, offset, 0, self.activities[0][lane], engine.starts, engine.inputs.shape[2],
+            engine.cases, cases, sizes[0], padded,
+            MASKED=engine.thresholds[0] is not None, CUT=engine.cut, CASES=4, UNITS=256,
         )  # fmt: skip
         for k in range(last):
             at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)

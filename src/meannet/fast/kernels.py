@@ -53,9 +53,13 @@ def turn_on(
 @triton.jit(do_not_specialize=["offset", "layer"])
 def gather(
     inputs, which, order, first_case, thresholds, seeds, first_update, offset, layer, out,
-    all_cases, cases, units: tl.constexpr, padded, MASKED: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr,
+    starts, row: tl.constexpr, all_cases, cases, units: tl.constexpr, padded,
+    MASKED: tl.constexpr, CUT: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero."""
+    """out[net, case] := the inputs of the case that is next in the net's own order, with omitted ones at zero.
+
+    A case is a row of `inputs`, `row` apart from the next; with CUT it begins at one of `starts` and goes over several.
+    """
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
     first = tl.program_id(0) * UNITS
@@ -63,7 +67,9 @@ def gather(
     chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=case < cases, other=0)
     inside = (case[:, None] < cases) & (unit[None, :] < units)
     place = tl.load(which + net) * all_cases + chosen
-    x = tl.load(inputs + place[:, None] * units + unit[None, :], mask=inside, other=0.0)
+    if CUT:
+        place = tl.load(starts + place)
+    x = tl.load(inputs + place[:, None] * row + unit[None, :], mask=inside, other=0.0)
     if MASKED:
         update = (tl.load(first_update) + offset).to(tl.int32)
         keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)

@@ -400,7 +400,7 @@ struct Update {
   void take_inputs() {
     const int blocks = blocks_of(shape.sizes[0]);
     team.share(cases, [&](int item, int) {
-      const float* from = batch.inputs + batch.rows[item] * shape.sizes[0];
+      const float* from = batch.inputs + batch.starts[item];
       for (int block = 0; block < blocks; block++) {
         float row[BLOCK] = {};
         std::copy(from + block * BLOCK, from + std::min((block + 1) * BLOCK, shape.sizes[0]), row);

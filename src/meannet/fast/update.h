@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-constexpr int LAYOUT = 2;  // counted up with every change of the structures below, here and in cpu.py
+constexpr int LAYOUT = 3;  // counted up with every change of the structures below, here and in cpu.py
 
 enum Output : int32_t { SOFTMAX, LOGISTIC, LINEAR };
 
@@ -24,8 +24,8 @@ struct Net {
 
 // One mini-batch of one net.
 struct Batch {
-  const float* inputs;     // row by row
-  const int64_t* rows;     // of this batch's cases in `inputs`
+  const float* inputs;
+  const int64_t* starts;   // where in `inputs` this batch's cases begin; they may overlap
   const int64_t* order;    // of this batch's cases in what follows, which holds all training cases
   const int64_t* answers;  // the right output of each softmax
   const float* numbers;    // what logistic and linear outputs should be

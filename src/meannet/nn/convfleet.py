@@ -5,7 +5,7 @@ so to the other. Nets take turns; a convolution of one net has enough to do.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,14 @@ class ConvFleet(dense.Fleet):
         images = images.reshape(-1, *self.nets[0].shape).float()
         return ((images - self.mean) * self.scale).contiguous(memory_format=torch.channels_last)
 
+    def omits(self, net: int) -> bool:
+        return bool(self.nets[net].dropouts())
+
+    def pick(self, nets: Sequence[int], device: torch.device | str | None = None) -> "ConvFleet":
+        """Some of the nets to be judged by; their modules are those of the fleet, and stay where they are."""
+        assert device is None or torch.device(device) == self.device
+        return replace(self, seeds=self.seeds[list(nets)], nets=[self.nets[net] for net in nets])
+
     def mean_outputs(self, inputs: Tensor) -> Tensor:
         x = self.centred(inputs)
         return torch.stack([net.eval()(x) for net in self.nets])
@@ -59,7 +67,7 @@ class ConvFleet(dense.Fleet):
 
     def _of(self, net: int, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
         layers = [layer.layer for layer in self.nets[net].weight_layers()]
-        return [shaped(w[net], layer) for w, layer in zip(weights, layers, strict=True)] + [b[net] for b in biases]
+        return [_shaped(w[net], layer) for w, layer in zip(weights, layers, strict=True)] + [b[net] for b in biases]
 
 
 def conv_fleet(
@@ -113,7 +121,7 @@ def _flat(layer: Any) -> Tensor:
     return (weight.permute(0, 2, 3, 1) if _convolves(layer) else weight).reshape(len(weight), -1)
 
 
-def shaped(flat: Tensor, layer: Any) -> Tensor:
+def _shaped(flat: Tensor, layer: Any) -> Tensor:
     """A view in the layer's own shape; for convolutions its channels come last in memory."""
     if not _convolves(layer):
         return flat.view(layer.weight.shape)

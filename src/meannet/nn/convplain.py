@@ -1,45 +1,22 @@
 """Mean networks of image nets (G) as modules of plain.py: what each part is, and its parameters, in float64."""
 
-from collections.abc import Sequence
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from meannet import plain
-from meannet.config import Conv
 from meannet.nn.conv import LocallyConnected2d
-from meannet.nn.convfleet import shaped
-from meannet.nn.convnets import ConvNet, Rates, image_net
+from meannet.nn.convfleet import ConvFleet
+from meannet.nn.convnets import ConvNet
 
 WHITE = 255.0  # of the bytes that image nets learn from
 
 
-def filled(
-    tensors: dict[str, Tensor],
-    number: int,
-    conv: Conv,
-    hidden: Sequence[int],
-    *,
-    image: tuple[int, int],
-    units: str,
-    rates: Rates,
-) -> ConvNet:
-    """Net `number` of a saved fleet; shapes that the settings leave open follow from the tensors."""
-    channels = tensors["weights.0"].shape[2] // conv.filter**2
-    layers = sum(name.startswith("weights.") for name in tensors)
-    classes = tensors[f"biases.{layers - 1}"].shape[1]
-    net = image_net(conv, hidden, classes, shape=(channels, *image), units=units, rates=rates).double()
-    for k, layer in enumerate(net.weight_layers()):
-        layer.layer.weight = nn.Parameter(shaped(tensors[f"weights.{k}"][number].double(), layer.layer))
-        layer.layer.bias = nn.Parameter(tensors[f"biases.{k}"][number].double())
-    return net.eval().requires_grad_(False)
-
-
-def mean_module(
-    nets: Sequence[ConvNet], mean: Tensor, scale: float, largest: float
-) -> tuple[nn.Module, dict[str, Any]]:
-    """From pixels up to `largest` to probabilities, several nets averaged; and what plain.network must know of it."""
+def mean_module(fleet: ConvFleet, largest: float) -> tuple[nn.Module, dict[str, Any]]:
+    """From pixels up to `largest` to probabilities, nets averaged; and what plain.network must know of it."""
+    nets, mean, scale = [copy.deepcopy(net).double() for net in fleet.nets], torch.as_tensor(fleet.mean), fleet.scale
     layers, _ = _parts(nets[0])
     inputs, classes = mean.numel(), len(nets[0].weight_layers()[-1].bias)
     widest = max((one[2] * one[4] * one[5] for one in layers if one[0] == "pool"), default=1)

@@ -4,7 +4,7 @@ This is the plain version, the truth that the fast ones are tested against.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -50,6 +50,27 @@ class Fleet:
     def floats_a_case(self) -> int:
         """How many activities of one layer are held for each case that is tested."""
         return len(self.seeds) * max(self.sizes)
+
+    def omits(self, net: int) -> bool:
+        """Whether any unit of a net may be omitted."""
+        return any(rate is not None and bool(rate[net].any()) for rate in self.rates)
+
+    def pick(self, nets: Sequence[int], device: torch.device | str | None = None) -> "Fleet":
+        """Some of the nets, as copies, where they are or on `device`."""
+        chosen = list(nets)
+
+        def taken(tensors: Sequence[Tensor]) -> list[Tensor]:
+            return [tensor[chosen].to(device or tensor.device) for tensor in tensors]
+
+        return replace(
+            self,
+            seeds=taken([self.seeds])[0],
+            rates=[None if rate is None else taken([rate])[0] for rate in self.rates],
+            weights=taken(self.weights),
+            biases=taken(self.biases),
+            weight_velocities=taken(self.weight_velocities),
+            bias_velocities=taken(self.bias_velocities),
+        )
 
     def mean_outputs(self, inputs: Tensor) -> Tensor:
         """Of the mean network for inputs (nets or 1, cases, visible), before the softmax: (nets, cases, outputs)."""

@@ -14,12 +14,15 @@ from torch import Tensor
 
 from meannet.config import Pretrain
 from meannet.nn.dense import Fleet, initial_fleet
+from meannet.nn.own import block
+from meannet.nn.windows import Windows
 from meannet.pretrain import dbm as boltzmann
 from meannet.pretrain import rbm
 from meannet.pretrain.dbm import DBM
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.rbm import RBM
 
+Inputs = Tensor | Windows  # (cases, visible units)
 CHUNK_FLOATS = 1 << 25
 SHOWN = 100  # samples drawn from the model for the report
 
@@ -114,14 +117,14 @@ def features(stack: Stack, inputs: Tensor, layers: int) -> Tensor:
 
 
 @torch.no_grad()
-def samples(stack: Stack, inputs: Tensor, count: int = SHOWN, steps: int | None = None) -> Tensor:
+def samples(stack: Stack, inputs: Inputs, count: int = SHOWN, steps: int | None = None) -> Tensor:
     """Visible means at the end of chains that begin at the first cases, (nets, count, visible).
 
     In a deep belief net the chains are those of its top layer, and what they end in is passed down layer by layer.
     """
     steps = stack.settings.gibbs if steps is None else steps
     draws = Draws(stack.seeds, 129 + len(stack.stages), 0)
-    start = inputs[None, :count].expand(len(stack.seeds), -1, -1)
+    start = block(inputs, range(min(count, len(inputs)))).expand(len(stack.seeds), -1, -1)
     if stack.dbm is not None:
         made = stack.dbm
         first, _ = boltzmann.mean_field(made, start)
@@ -140,7 +143,7 @@ def samples(stack: Stack, inputs: Tensor, count: int = SHOWN, steps: int | None 
     return hidden
 
 
-def open_stage(stack: Stack, stage: Stage, inputs: Tensor | None = None) -> None:
+def open_stage(stack: Stack, stage: Stage, inputs: Inputs | None = None) -> None:
     """What a stage trains, as it is before its first epoch; biases from the data where there are inputs."""
     chosen, seeds, depth = stack.settings, stack.seeds.tolist(), len(stack.sizes) - 1
     if stage.kind == "layer":
@@ -190,16 +193,20 @@ def top_means(stack: Stack, inputs: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _mean_features(stack: Stack, inputs: Tensor, layers: int) -> Tensor:
+def _mean_features(stack: Stack, inputs: Inputs, layers: int) -> Tensor:
     """Mean activity of each unit of a layer over all cases, (nets, units)."""
     total: Any = 0.0
-    for part in inputs.split(chunk(stack)):
-        total = total + features(stack, part[None], layers).sum(1).expand(len(stack.seeds), -1).double()
+    size = chunk(stack)
+    for start in range(0, len(inputs), size):
+        part = block(inputs, range(start, min(start + size, len(inputs))))
+        total = total + features(stack, part, layers).sum(1).expand(len(stack.seeds), -1).double()
     return total / len(inputs)
 
 
-def taken(inputs: Tensor, cases: Tensor) -> Tensor:
+def taken(inputs: Inputs, cases: Tensor) -> Tensor:
     """The inputs of cases (nets, cases), as (nets, cases, inputs)."""
+    if isinstance(inputs, Windows):
+        return inputs[cases]
     return inputs.index_select(0, cases.reshape(-1)).view(*cases.shape, -1)
 
 

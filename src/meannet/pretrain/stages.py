@@ -9,6 +9,7 @@ from torch import Tensor
 from meannet.config import Optim, Pretrain
 from meannet.core import schedule
 from meannet.core.sgd import step_size
+from meannet.nn.own import block
 from meannet.pretrain import dbm as boltzmann
 from meannet.pretrain import loop, rbm
 from meannet.pretrain.dbm import DBM
@@ -16,7 +17,7 @@ from meannet.pretrain.divergence import contrastive_divergence_
 from meannet.pretrain.draws import Draws, one_hot
 from meannet.pretrain.loop import Rates, Updates
 from meannet.pretrain.rbm import RBM
-from meannet.pretrain.stack import Done, Stack, Stage, features, open_stage, taken, top_means
+from meannet.pretrain.stack import Done, Inputs, Stack, Stage, features, open_stage, taken, top_means
 from meannet.train import Plain
 from meannet.train import train as backpropagate
 
@@ -35,7 +36,7 @@ class Diverged(RuntimeError):
 
 def pretrain(
     stack: Stack,
-    inputs: Tensor,
+    inputs: Inputs,
     targets: Tensor | None,
     *,
     products: torch.dtype = torch.float32,
@@ -61,7 +62,7 @@ def pretrain(
 def _train(
     stack: Stack,
     stage: Stage,
-    inputs: Tensor,
+    inputs: Inputs,
     targets: Tensor | None,
     products: torch.dtype,
     stop: Callable[[], bool],
@@ -88,7 +89,7 @@ def _train(
     rbm.rounded_(machine, machine.weights.dtype)
 
 
-def _divergence(stack: Stack, layer: RBM, inputs: Tensor, targets: Tensor | None) -> loop.Update:
+def _divergence(stack: Stack, layer: RBM, inputs: Inputs, targets: Tensor | None) -> loop.Update:
     chosen, number = stack.settings, len(stack.layers) - 1
 
     def update(cases: Tensor, draws: Draws, step: Tensor, momentum: Tensor, steps: int) -> None:
@@ -113,7 +114,7 @@ def _divergence(stack: Stack, layer: RBM, inputs: Tensor, targets: Tensor | None
     return update
 
 
-def _joint(stack: Stack, dbm: DBM, inputs: Tensor, targets: Tensor | None) -> loop.Update:
+def _joint(stack: Stack, dbm: DBM, inputs: Inputs, targets: Tensor | None) -> loop.Update:
     chosen = stack.settings.joint
 
     def update(cases: Tensor, draws: Draws, step: Tensor, momentum: Tensor, steps: int) -> None:
@@ -170,7 +171,7 @@ def _momentum(chosen: Pretrain, epoch: int) -> float:
 
 
 def _train_softmax(
-    stack: Stack, stage: Stage, inputs: Tensor, targets: Tensor | None, stop: Callable[[], bool]
+    stack: Stack, stage: Stage, inputs: Inputs, targets: Tensor | None, stop: Callable[[], bool]
 ) -> Iterator[Done]:
     """The new softmax layer alone, by backpropagation without dropout, on top of the pretrained layers."""
     assert stack.softmax is not None
@@ -198,7 +199,7 @@ def _train_softmax(
 class _Top:
     """Cases as the softmax layer sees them, made as they are asked for."""
 
-    def __init__(self, stack: Stack, inputs: Tensor):
+    def __init__(self, stack: Stack, inputs: Inputs):
         self.stack, self.inputs = stack, inputs
 
     def __len__(self) -> int:
@@ -209,9 +210,9 @@ class _Top:
 
 
 @torch.no_grad()
-def _look(stack: Stack, stage: Stage, epoch: int, inputs: Tensor, targets: Tensor | None) -> list[float]:
+def _look(stack: Stack, stage: Stage, epoch: int, inputs: Inputs, targets: Tensor | None) -> list[float]:
     """The reconstruction error of the first cases, by seed; an error where a machine has diverged."""
-    looked_at = inputs[None, :LOOKED_AT]
+    looked_at = block(inputs, range(min(LOOKED_AT, len(inputs))))
     if stage.kind == "joint":
         assert stack.dbm is not None
         error, machine = boltzmann.reconstruction_error(stack.dbm, looked_at), stack.dbm.folded

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import cifar10, digits, imagenet, mnist, mnist_pretrained, reuters
+from meannet.recipes import cifar10, digits, imagenet, mnist, mnist_pretrained, reuters, timit
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
@@ -23,6 +23,18 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.choose_bias": mnist.choose_bias,
     "mnist.choose_a2_dbn": mnist_pretrained.choose_a2_dbn,
     "mnist.choose_a2_dbm": mnist_pretrained.choose_a2_dbm,
+    "timit.fig2": timit.fig2,
+    "timit.fig6": timit.fig6,
+    "timit.fig6_31": timit.fig6_31,
+    "timit.core": timit.core,
+    "timit.sample": timit.sample,
+    "timit.sample_wide": timit.sample_wide,
+    "timit.choose": timit.choose,
+    "timit.choose_core": timit.choose_core,
+    "timit.rates": timit.rates,
+    "timit.rates_m50": timit.rates_m50,
+    "timit.rates_m98": timit.rates_m98,
+    "timit.size": timit.size,
     "reuters.c_2000_1000": reuters.c_2000_1000,
     "reuters.c_1000_1000": reuters.c_1000_1000,
     "reuters.subset": reuters.subset,

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from meannet import data, device, recipes
-from meannet.checkpoint import write_atomically
+from meannet.atomic import write_atomically
 from meannet.data import Cases, Dataset
 
 

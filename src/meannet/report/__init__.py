@@ -4,10 +4,10 @@ It reads run folders only and needs no torch. `tables` and `findings` are plain 
 line prints too; `figures` needs matplotlib.
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from meannet.atomic import write_atomically
 
 
 def write(runs: Sequence[Path], out: Path) -> None:
@@ -29,21 +29,4 @@ def write(runs: Sequence[Path], out: Path) -> None:
         if missing in ("matplotlib", "jinja2", "markupsafe", "PIL"):
             raise ValueError(f"the report needs {missing}: pip install 'meannet[report]'") from None
         raise
-    _replace(out, render(found))
-
-
-def _replace(out: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files that only their owner may read; a page is meant to be passed on.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(out, render(found).encode())

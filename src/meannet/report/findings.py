@@ -89,6 +89,16 @@ def training_by_epoch(run: Run) -> str:
     return f"Omitting units makes training harder: {listed}" if higher else f"Training errors at the end: {listed}"
 
 
+def loss_by_epoch(run: Run, figure: str) -> str:
+    """Where cross-entropy ends, averaged over nets."""
+    finals = list(final_means(run, figure).values())
+    ends = {arm: float(np.mean([of[arm] for of in finals if arm in of])) for of in finals for arm in of}
+    cases = "training" if figure == "train_loss" else run.cases
+    if not ends or len(ends) > CHOICE:
+        return f"Cross-entropy of {cases} cases"
+    return f"Cross-entropy of {cases} cases ends at " + ", ".join(f"{ends[arm]:.2f} for {arm}" for arm in ends)
+
+
 def sampled(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many sampled nets it takes to match the mean network; `rows` are the seeds of one net and arm."""
     target, means = _sampled_means(rows)
@@ -157,7 +167,7 @@ def _verdict_over_nets(found: Sequence[Comparison], unit: str, n_test: int) -> s
     rest = ", ".join(f"{pair.net} ({pair.judgement})" for pair in found if pair not in better)
     return (
         f"{arm} beats {over} beyond the spread on {_of_nets(len(better), len(found))}, by {by} "
-        f"{unit.removeprefix('test ')} of {n_test:,}, over {seeds} each" + (f"; not on {rest}." if rest else ".")
+        f"{_of(unit, n_test)}, over {seeds} each" + (f"; not on {rest}." if rest else ".")
     )
 
 
@@ -180,7 +190,11 @@ def _of_nets(some: int, every: int) -> str:
 def _makes(row: Row) -> str:
     if row.mean is None:
         return f"{row.arm} has no net left that was not stopped"
-    return f"{row.arm} makes {spread(row.mean, row.sd)} {row.unit.removeprefix('test ')} of {row.n_test:,}"
+    return f"{row.arm} makes {spread(row.mean, row.sd)} {_of(row.unit, row.n_test)}"
+
+
+def _of(unit: str, n_test: int) -> str:
+    return unit if unit.startswith("%") else f"{unit.removeprefix('test ')} of {n_test:,}"
 
 
 def figure_of(fraction: float, run: Run) -> str:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
@@ -11,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from meannet import config
-from meannet.report import examples, features, figures, findings, pretraining, svg, tables, written
+from meannet.report import examples, features, figures, findings, pretraining, speech, svg, tables, written
 from meannet.report.runs import Run
 
 
@@ -65,7 +66,9 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "training": _pictures(run, f"t{number}", figures.training) if run.metrics else [],
         "training_finding": findings.training_by_epoch(run),
         "training_limit": _cut(run, "train_error", figures.training_limit(run), 100),
+        "losses": _losses(run, f"l{number}"),
         "pretraining": pretraining.gather(run, f"p{number}"),
+        "speech": speech.gather(run, f"h{number}"),
         "features_seed": shown[0] if shown else None,
         "features": shown[1] if shown else [],
         "features_finding": findings.features(run, {panel.arm: panel.smoothness for panel in shown[1]})
@@ -82,6 +85,24 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "command": run.environment.get("command", ""),
         "environment": tables.environment(run),
     }
+
+
+def _losses(run: Run, mark: str) -> list[tuple[str, str, list[Picture]]]:
+    """Cross-entropy against epochs, where that of judged cases was recorded, as in Fig. 6."""
+    if not any("test_loss" in line for line in run.metrics):
+        return []
+    says = {
+        "test_loss": f"The mean network on {run.cases} cases, in nats a case.",
+        "train_loss": "The thinned networks on training cases, as they are trained, in nats a case.",
+    }
+    return [
+        (
+            findings.loss_by_epoch(run, figure),
+            text,
+            _pictures(run, f"{mark}-{figure[:2]}", partial(figures.loss, figure)),
+        )
+        for figure, text in says.items()
+    ]
 
 
 def _pictures(run: Run, mark: str, draw: Callable[..., str]) -> list[Picture]:

@@ -59,7 +59,8 @@ class Run:
 
     @property
     def n_test(self) -> int | None:
-        return self.result["data"]["n_test"] if self.result else None
+        """Cases that were judged on; None where they are not known yet, or where errors are told as per cent."""
+        return self.result["data"]["n_test"] if self.result and not self.result["data"].get("percent") else None
 
     @property
     def last_epoch(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from meannet import config
 from meannet.report.runs import Run
 
-ERRORS = "test errors"
+ERRORS, FRAME_ERRORS = "test errors", "% frame errors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,8 @@ def claims_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def unit_of(result: Mapping[str, Any]) -> str:
     claims = claims_of(result)
-    return claims[0].get("unit", ERRORS) if claims else ERRORS
+    otherwise = FRAME_ERRORS if result["data"].get("percent") else ERRORS
+    return claims[0].get("unit", ERRORS) if claims else otherwise
 
 
 def comparisons(result: Mapping[str, Any]) -> list[Comparison]:

@@ -1,0 +1,38 @@
+"""Files that are there whole or not at all, whatever happens while they are written."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) -> None:
+    """All of `content` or nothing: temporary file beside `path`, fsync, rename, fsync of the folder.
+
+    What was at `path` is lost, or moved to `keep`.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:  # which, from a write, names no file
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def sync_folder(path: Path) -> None:
+    """So that a rename outlives a loss of power; not every system can."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,163 @@
+"""Recordings with hand-labelled phones, as TIMIT has them (B): which there are, who speaks, and what is said when.
+
+A recording is an audio file and a file of its name that ends in .phn, a line a phone: first sample, sample after the
+last, symbol. Case does not matter. Layouts: TRAIN/DR1/FCJF0/SA1.WAV as on the LDC's disc, also with SA1.WAV.wav beside
+it; dr1-fvmh0/sa1.wav as in NLTK's sample; and any folder, in which folders are speakers, or what stands before the
+first underscore of a file's name is one.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from meannet.data import Checked, DataError
+from meannet.speech import audio, phones
+
+SLACK = 0.05  # seconds by which neighbouring labels may miss each other
+UNLABELLED = 1.0  # seconds after the last label
+NLTK_FOLDER = re.compile(r"(dr\d)-(\w+)")
+
+
+class Utterance(NamedTuple):
+    """One recording, not read yet."""
+
+    name: str  # below the corpus's folder, in lower case
+    speaker: str
+    sentence: str
+    part: str  # train, test, or nothing where the corpus is not divided
+    audio: Path
+    labels: Path
+
+    @property
+    def shared(self) -> bool:
+        """Whether every speaker of TIMIT says this sentence: it tells sets of speakers nothing apart."""
+        return self.sentence in ("sa1", "sa2")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An utterance as read."""
+
+    utterance: Utterance
+    samples: np.ndarray  # int16
+    rate: int
+    phones: list[int]
+    begins: list[int]  # the sample at which each phone begins
+
+
+def find(folder: Path) -> list[Utterance]:
+    """All recordings below a folder that have labels, in order of names."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    sounds: dict[tuple[Path, str], Path] = {}
+    for path in sorted(files):  # where there are both, SA1.WAV.wav, which was converted, comes after SA1.WAV
+        if path.suffix.lower() == ".wav":
+            stem = path.stem.lower()
+            sounds[path.parent, stem.removesuffix(".wav")] = path
+    found = []
+    for path in sorted(path for path in files if path.suffix.lower() == ".phn"):
+        stem = path.stem.lower()
+        if (path.parent, stem) not in sounds:
+            raise DataError(f"{path}: there is no {path.stem}.wav beside it; put it there, or remove the labels")
+        below = [part.lower() for part in path.relative_to(folder).parts[:-1]]
+        nltk = NLTK_FOLDER.fullmatch(below[-1]) if below else None
+        speaker = nltk[2] if nltk else below[-1] if below else stem.partition("_")[0]
+        part = next((part for part in below if part in ("train", "test")), "")
+        found.append(Utterance("/".join([*below, stem]), speaker, stem, part, sounds[path.parent, stem], path))
+    if not found:
+        raise DataError(
+            f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav"
+        )
+    return found
+
+
+def read(utterances: Sequence[Utterance]) -> list[Recording]:
+    """Audio and labels, checked against each other; all of one sampling rate."""
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(read_one, utterances))
+    for one in found:
+        if one.rate != found[0].rate:
+            raise DataError(
+                f"{one.utterance.audio} has {one.rate} samples a second and {found[0].utterance.audio} "
+                f"{found[0].rate}; convert them to one rate"
+            )
+    return found
+
+
+def read_one(utterance: Utterance) -> Recording:
+    try:
+        sound = audio.read(utterance.audio)
+    except audio.AudioError as error:
+        raise DataError(str(error)) from None
+    numbers, begins = labels(utterance.labels, len(sound.samples), sound.rate)
+    return Recording(utterance, sound.samples, sound.rate, numbers, begins)
+
+
+def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
+    """Phones and the samples at which they begin, of a recording of so many samples; each lasts until the next."""
+
+    def wrong(line: int, what: str) -> DataError:
+        return DataError(f"{path}, line {line}: {what}; correct the line, or leave the recording out")
+
+    numbers, begins, end = [], [], 0
+    try:
+        lines = path.read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text: {error}") from None
+    for count, line in enumerate(lines, start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 3 or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
+            raise wrong(count, f"{line.strip()!r} is not a first sample, a last sample and a phone")
+        begin, stop = int(fields[0]), int(fields[1])
+        if begin >= stop:
+            raise wrong(count, f"the phone begins at {begin} and ends at {stop}")
+        if abs(begin - end) > SLACK * rate or (begins and begin <= begins[-1]):
+            raise wrong(count, f"the phone begins at {begin}, where {end} would follow the one before")
+        if stop > samples + SLACK * rate:
+            raise wrong(count, f"the phone ends at {stop}, and the recording has {samples} samples")
+        try:
+            numbers += phones.numbers(fields[2:])
+        except ValueError as error:
+            raise wrong(count, str(error)) from None
+        begins.append(begin)
+        end = stop
+    if not numbers:
+        raise DataError(f"{path} holds no phones; label the recording, or leave it out")
+    if samples - end > UNLABELLED * rate:
+        raise DataError(
+            f"{path} ends at sample {end}, and the recording has {samples}; they do not belong together, or labels are "
+            "missing"
+        )
+    return numbers, begins
+
+
+def speakers(utterances: Iterable[Utterance]) -> list[str]:
+    return list(dict.fromkeys(one.speaker for one in utterances))
+
+
+def check(folder: Path, complete: str = "") -> list[Checked]:
+    """Every recording read once; `complete` says what is missing of a known corpus."""
+    try:
+        found = find(folder)
+    except DataError as error:
+        return [Checked(folder, False, str(error))]
+    bad = []
+    seconds = 0.0
+    for one in found:
+        try:
+            recording = read_one(one)
+            seconds += len(recording.samples) / recording.rate
+        except DataError as error:
+            bad.append(Checked(one.audio, False, str(error)))
+    if bad:
+        return bad
+    said = f"{len(found):,} recordings of {len(speakers(found))} speakers, {seconds / 60:.1f} minutes"
+    return [Checked(folder, not complete, f"{said}; {complete}" if complete else said)]

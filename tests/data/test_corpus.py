@@ -1,0 +1,276 @@
+"""Recordings and labels: SPHERE and RIFF files put together byte by byte, layouts, sets by speakers, turns."""
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from meannet import config, data
+from meannet.config import Data, Speech
+from meannet.data import DataError, corpus, timit, timit_sample
+from meannet.data.spoken import by_turns, labelled
+from meannet.speech import audio, phones
+
+SAMPLES = np.arange(-700, 900, dtype=np.int16) * 7
+
+
+def sphere(samples=SAMPLES, order="<", **changes):
+    fields = {
+        "channel_count": "-i 1",
+        "sample_count": f"-i {len(samples)}",
+        "sample_rate": "-i 16000",
+        "sample_n_bytes": "-i 2",
+        "sample_byte_format": "-s2 01" if order == "<" else "-s2 10",
+    } | changes
+    lines = "".join(f"{name} {value}\n" for name, value in fields.items() if value)
+    return f"NIST_1A\n   1024\n{lines}end_head\n".ljust(1024).encode() + samples.astype(f"{order}i2").tobytes()
+
+
+def riff(samples=SAMPLES, *, kind=1, channels=1, bits=16, before=b"", rate=16_000):
+    body = samples.astype("<i2").tobytes()
+    form = struct.pack("<HHIIHH", kind, channels, rate, 2 * rate, 2, bits)
+    chunks = before + b"fmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(body)) + body
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+GOOD = {
+    "sphere": sphere(),
+    "sphere, other byte order": sphere(order=">"),
+    "riff": riff(),
+    "riff with a chunk of odd length before": riff(before=b"LIST" + struct.pack("<I", 3) + b"abc\0"),
+}
+BAD = {
+    "nothing": (b"", "neither a SPHERE nor a RIFF file"),
+    "a header alone": (sphere()[:600], "cut short"),
+    "no length of the header": (b"NIST_1A\nabc\n" + b" " * 2000, "does not say how long"),
+    "a sample too few": (sphere()[:-2], "says 1600 samples and holds 1599"),
+    "half a sample": (sphere()[:-1], "holds 1599.5"),
+    "more than it says": (sphere() + b"ab", "holds 1601"),
+    "packed": (sphere(sample_coding="-s26 pcm,embedded-shorten-v2.00"), "coded as pcm,embedded-shorten"),
+    "two channels": (sphere(channel_count="-i 2"), "2 channels"),
+    "eight bits": (sphere(sample_n_bytes="-i 1"), "8 bits"),
+    "no count": (sphere(sample_count=""), "sample_count is missing"),
+    "a word for a rate": (sphere(sample_rate="-s3 abc"), "sample_rate is abc"),
+    "riff without wave": (b"RIFF\0\0\0\0AVI " + b"\0" * 40, "no WAVE"),
+    "riff cut short": (riff()[:-10], "data chunk is cut short"),
+    "riff of floats": (riff(kind=3), "format 3, not PCM"),
+    "riff in stereo": (riff(channels=2), "2 channels"),
+    "riff of bytes": (riff(bits=8), "8 bits"),
+    "riff without samples": (riff(SAMPLES[:0]), "empty"),
+    "riff without data": (riff()[:36], "no data chunk"),
+    "riff of another planet": (riff(rate=3), "3 samples a second"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_samples_are_those_that_were_written(name, tmp_path):
+    (tmp_path / "a.wav").write_bytes(GOOD[name])
+    found = audio.read(tmp_path / "a.wav")
+    assert found.rate == 16_000 and found.samples.dtype == np.int16 and (found.samples == SAMPLES).all()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_malformed_recording_is_refused_in_one_line(name, tmp_path):
+    content, message = BAD[name]
+    (tmp_path / "a.wav").write_bytes(content)
+    with pytest.raises(audio.AudioError, match=message) as error:
+        audio.read(tmp_path / "a.wav")
+    assert str(error.value).startswith(str(tmp_path / "a.wav")) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("cut", range(0, 1100, 97))
+def test_a_recording_cut_anywhere_is_refused(cut, tmp_path):
+    for content in (GOOD["sphere"], GOOD["riff"]):
+        (tmp_path / "a.wav").write_bytes(content[: cut - len(content)])
+        with pytest.raises(audio.AudioError):
+            audio.read(tmp_path / "a.wav")
+
+
+LABELS = "0 600 h#\n600 1000 sh\n1000 1590 iy\n"
+WRONG = {
+    "0 600 h#\n600 xyz sh\n": "line 2: '600 xyz sh' is not",
+    "0 600 h#\n600 600 sh\n": "line 2: the phone begins at 600 and ends at 600",
+    "0 600 h#\n3000 3500 sh\n": "line 2: the phone begins at 3000, where 600",
+    "0 600 h#\n600 900 sh\n500 1600 iy\n": "line 3: the phone begins at 500",
+    "0 600 h#\n600 5000 sh\n": "line 2: the phone ends at 5000, and the recording has 1600",
+    "0 600 h#\n600 1600 shh\n": "line 2: 'shh' is none of TIMIT's 61",
+    "": "holds no phones",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_labels_that_do_not_fit_the_recording_are_refused_with_their_line(text, tmp_path):
+    (tmp_path / "a.phn").write_text(text)
+    with pytest.raises(DataError, match=WRONG[text]) as error:
+        corpus.labels(tmp_path / "a.phn", 1600, 16_000)
+    assert "\n" not in str(error.value)
+
+
+def test_labels_that_leave_seconds_of_a_recording_are_refused(tmp_path):
+    (tmp_path / "a.phn").write_text(LABELS)
+    numbers, begins = corpus.labels(tmp_path / "a.phn", 1600, 16_000)
+    assert [phones.PHONES[n] for n in numbers] == ["h#", "sh", "iy"] and begins == [0, 600, 1000]
+    with pytest.raises(DataError, match="ends at sample 1590, and the recording has 160000"):
+        corpus.labels(tmp_path / "a.phn", 160_000, 16_000)
+
+
+def test_a_phone_has_the_frames_whose_middle_lies_in_it(tmp_path):
+    """Frame k is of the samples from 160 k on, 400 of them."""
+    lines = [(0, 640, "h#"), (640, 700, "b"), (700, 710, "q"), (710, 2000, "iy")]
+    write(tmp_path / "s", "a", np.zeros(2200), lines)
+    one = corpus.read_one(*corpus.find(tmp_path))
+    found = labelled(one, 12)
+    by_frame = [
+        next(symbol for begin, end, symbol in lines if begin <= 160 * k + 200 < (end if end < 2000 else 9999))
+        for k in range(12)
+    ]
+    assert [phones.PHONES[part.phone] for part in found.bounds for _ in range(part.start, part.stop)] == by_frame
+    assert [phones.PHONES[n] for n in found.phones] == ["h#", "b", "q", "iy"]  # two of which have no frame
+    assert found.bounds[0].start == 0 and found.bounds[-1].stop == 12
+
+
+def write(folder: Path, name: str, samples, lines, *, suffix=".wav", labels=".phn", kind=riff):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}{suffix}").write_bytes(kind(np.asarray(samples).astype(np.int16)))
+    (folder / f"{name}{labels}").write_text("".join(f"{b} {e} {s}\n" for b, e, s in lines))
+
+
+def test_layouts_are_told_apart_by_their_folders(tmp_path):
+    lines = [(0, 1600, "h#")]
+    write(
+        tmp_path / "TIMIT" / "TRAIN" / "DR1" / "FCJF0", "SA1", SAMPLES, lines, suffix=".WAV", labels=".PHN", kind=sphere
+    )
+    write(tmp_path / "TIMIT" / "TEST" / "DR2" / "MABC0", "SX7", SAMPLES, lines, suffix=".WAV.wav", labels=".PHN")
+    (tmp_path / "TIMIT" / "TEST" / "DR2" / "MABC0" / "SX7.WAV").write_bytes(b"what was converted")
+    write(tmp_path / "dr3-fxyz0", "si1", SAMPLES, lines)
+    write(tmp_path, "anna_first", SAMPLES, lines)
+    found = {one.name: one for one in corpus.find(tmp_path)}
+    facts = {name.rpartition("/")[2]: (one.speaker, one.part, one.shared) for name, one in found.items()}
+    assert facts == {
+        "sa1": ("fcjf0", "train", True),
+        "sx7": ("mabc0", "test", False),
+        "si1": ("fxyz0", "", False),
+        "anna_first": ("anna", "", False),
+    }
+    assert all(len(one.samples) == 1600 for one in corpus.read(list(found.values())))
+    (tmp_path / "dr3-fxyz0" / "si1.wav").unlink()
+    with pytest.raises(DataError, match=r"there is no si1\.wav beside it"):
+        corpus.find(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"holds no \.phn file"):
+        corpus.find(tmp_path / "empty")
+
+
+def test_recordings_of_two_rates_are_refused(tmp_path):
+    write(tmp_path / "a", "x", SAMPLES, [(0, 1600, "h#")])
+    write(tmp_path / "b", "y", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))
+    with pytest.raises(DataError, match="8000 samples a second"):
+        corpus.read(corpus.find(tmp_path))
+
+
+def whole():
+    """Names of a whole corpus: no file is there."""
+    train = [f"{'fm'[k % 2]}{k:03d}x" for k in range(462)]
+    others = [f"m{k:03d}y" for k in range(168 - 74)]
+
+    def said(speaker, part):
+        names = ["sa1", "sa2", *(f"si{k}" for k in range(3)), *(f"sx{k}" for k in range(5))]
+        return [corpus.Utterance(f"{part}/{speaker}/{n}", speaker, n, part, Path(), Path()) for n in names]
+
+    found = [one for speaker in train for one in said(speaker, "train")]
+    return found + [one for s in (*timit.CORE, *timit.DEVELOPMENT, *others) for one in said(s, "test")]
+
+
+def test_the_standard_sets_have_their_sizes_and_share_no_speaker():
+    found = whole()
+    assert len(found) == 6300 and timit.incomplete(found) == ""
+    (sets,) = timit.standard(found, Speech(), held_out=False)
+    assert [len(part) for part in sets] == [3696, 400, 192]
+    assert [len(corpus.speakers(part)) for part in sets] == [462, 50, 24]
+    speakers = [set(corpus.speakers(part)) for part in sets]
+    assert not (speakers[0] & speakers[1] or speakers[0] & speakers[2] or speakers[1] & speakers[2])
+    assert not any(one.shared for part in sets for one in part)
+    (validation,) = timit.standard(found, Speech(judged="dev"), held_out=False)
+    assert validation.test == sets.dev
+    (choosing,) = timit.standard(found, Speech(), held_out=True)
+    assert len(corpus.speakers(choosing.test)) == 46 and not choosing.dev
+    assert all(one.part == "train" for part in choosing for one in part)
+    assert not set(corpus.speakers(choosing.train)) & set(corpus.speakers(choosing.test))
+
+
+def test_what_is_missing_of_the_corpus_is_named():
+    found = whole()
+    assert "461 of 462 training speakers" in timit.incomplete([one for one in found if one.speaker != "f000x"])
+    assert "23 of 24 core test speakers" in timit.incomplete([one for one in found if one.speaker != "mdab0"])
+    assert "399 of 400 development" in timit.incomplete([one for one in found if one.name != "test/faks0/sx1"])
+
+
+def test_every_speaker_is_judged_on_once_and_never_learned_from_in_that_turn():
+    found = [
+        corpus.Utterance(f"{speaker}/{name}", f"s{speaker:02d}", name, "", Path(), Path())
+        for speaker in range(16)
+        for name in ("sa1", "sx1", "sx2")
+    ]
+    turns = by_turns(found, Speech(folds=5, dev=2), held_out=False)
+    judged = [speaker for turn in turns for speaker in corpus.speakers(turn.test)]
+    assert sorted(judged) == sorted({one.speaker for one in found})
+    for turn in turns:
+        parts = [set(corpus.speakers(part)) for part in turn]
+        assert len(parts[1]) == 2 and sum(map(len, parts)) == 16 == len(set.union(*parts))
+        assert not any(one.shared for part in turn for one in part)
+    for turn, held in zip(turns, by_turns(found, Speech(folds=5, dev=2), held_out=True), strict=True):
+        assert held.train == turn.train and held.test == turn.dev and not held.dev
+    alone = by_turns(found, Speech(folds=5, dev=1, apart="recordings", sa=True), held_out=False)
+    assert sum(len(turn.test) for turn in alone) == len(found)
+    with pytest.raises(DataError, match="16 speakers are too few for 15 turns"):
+        by_turns(found, Speech(folds=15, dev=2), held_out=False)
+    with pytest.raises(ValueError, match=r"data\.speech\.folds must be 2 or more"):
+        by_turns(found, Speech(), held_out=False)
+
+
+def test_the_sample_is_read_normalised_and_divided(real_data):
+    if not (real_data / "timit-sample").is_dir():
+        pytest.skip("no timit-sample among the real data")
+    assert [one.ok for one in timit_sample.check()] == [True]
+    said = []
+    found = data.load(Data(name="timit-sample", speech=Speech(folds=8, frames=15, decode=False)), say=said.append)
+    assert len(found.folds) == 8 and "16 speakers" in said[0] and "625 frames of q" in said[1]
+    fold = found.folds[3]
+    assert fold.train.inputs.shape[1] == 15 * 120 and len(fold.classes) == 185
+    assert fold.train.inputs.shape[0] == len(fold.train.targets) and len(fold.test.inputs) == len(fold.test.targets)
+    middle = fold.train.inputs[torch.arange(len(fold.train.inputs))][:, 7 * 120 : 8 * 120].double()
+    assert middle.mean(0).abs().max() < 1e-5 and (middle.std(0) - 1).abs().max() < 1e-4
+    assert fold.test.inputs.table.mean(0).abs().max() > 0.05  # of others than those that are learned from
+    assert (
+        found.digest
+        != data.load(Data(name="timit-sample", speech=Speech(folds=4, decode=False)), say=said.append).digest
+    )
+
+
+def test_settings_of_speech_that_make_no_sense_are_refused():
+    from meannet import recipes
+
+    sample = recipes.get("timit.sample")
+    for setting, message in {
+        "data.speech.frames=14": "odd",
+        "data.speech.folds=1": "2 or more, or 0",
+        "data.cases=10": "none where cases are frames",
+        "data.speech.judged=all": "one of core, dev",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            config.override(sample, [setting])
+    with pytest.raises(ValueError, match=r"data\.speech is for data sets of speech; digits is none"):
+        data.load(Data(name="digits", speech=Speech()), say=print)
+    with pytest.raises(ValueError, match=r"data\.speech\.folder must name the folder"):
+        data.load(Data(name="recordings", speech=Speech(folds=2)), say=print)
+    with pytest.raises(ValueError, match="for data sets of speech; digits is none"):
+        config.override(replace(recipes.get("digits")), ["data.speech.frames=3"])
+
+
+def test_timit_is_not_fetched_and_says_where_to_put_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="LDC93S1"):
+        data.load(Data(name="timit", speech=Speech()), say=print)

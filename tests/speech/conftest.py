@@ -1,0 +1,5 @@
+"""Tests run side by side."""
+
+import torch
+
+torch.set_num_threads(1)

@@ -1,0 +1,145 @@
+"""A run on recordings of one's own, from files to phone errors, and `meannet speech decode` on what it leaves."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from spoken_toys import CHORDS, RATE, sung, toy, write_corpus, write_wav
+
+from meannet import cli, recognition, report
+from meannet import experiment as experiments
+from meannet.data import load
+from meannet.report import runs, speech
+from meannet.speech import phones, scoring
+from meannet.speech.fbank import SHIFT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("speech")
+    experiments.run(toy(write_corpus(where / "corpus")), where / "run")
+    return where
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """A new recording, what is said in it, and the second at which each phone begins."""
+    samples, lines = sung(["h#", "aa", "s", "iy", "m", "h#"], np.random.default_rng(9))
+    write_wav(tmp_path / "new.wav", samples)
+    return tmp_path / "new.wav", [line.split()[2] for line in lines], [int(line.split()[0]) / RATE for line in lines]
+
+
+def test_a_run_counts_phone_errors_of_every_net(folder):
+    result = json.loads((folder / "run" / "result.json").read_text())
+    for arm in result["arms"]:
+        found = arm["metrics"]
+        assert len(found["phone_error_rate"]) == 2 and max(found["phone_error_rate"]) < 25
+        for rate, s, d, i, n in zip(
+            *(found[k] for k in ("phone_error_rate", "substitutions", "deletions", "insertions", "phones")), strict=True
+        ):
+            assert rate == pytest.approx(100 * (s + d + i) / n, abs=1e-3)
+    said = [line.split()[2] for path in (folder / "corpus").rglob("*.phn") for line in path.read_text().splitlines()]
+    judged = result["arms"][0]["metrics"]["phones"]
+    assert sum(judged) == sum(phone != "q" for phone in said)  # every speaker is judged on once, without q
+
+
+def test_the_closing_lines_of_a_run_say_how_silence_is_scored(folder, capsys):
+    assert cli.main(["run", "--resume", str(folder / "run")]) == 0  # a finished run tells its result again
+    assert "phone errors are of 39 classes, silence counted as one of them, q deleted" in capsys.readouterr().out
+
+
+def test_frame_figures_are_those_of_the_mean_network_frame_by_frame(folder):
+    experiment = toy(folder / "corpus")
+    dataset = load(experiment.data, say=lambda line: None).folds[0]
+    fleet = experiments.make_fleet(experiment, (32,), dataset, "cpu")
+    figures = recognition.frame_figures(fleet, dataset.test.inputs, dataset.test.targets)
+    for net in range(len(fleet.seeds)):
+        logs = recognition.log_probabilities(recognition.alone(fleet, net), dataset.test.inputs)
+        wrong, counted = scoring.frame_errors(logs.argmax(1), dataset.test.targets)
+        assert figures.errors[net] == pytest.approx(wrong / counted) and counted < len(logs)
+        right = logs[torch.arange(len(logs)), dataset.test.targets]
+        assert figures.cross_entropy[net] == pytest.approx(-right.mean().item(), rel=1e-5)
+        assert figures.state_errors[net] == pytest.approx(
+            (logs.argmax(1) != dataset.test.targets).float().mean().item()
+        )
+
+
+def test_decode_finds_phones_and_their_times(folder, recording, tmp_path, capsys):
+    path, said, begins = recording
+    out = tmp_path / "new.TextGrid"
+    assert (
+        cli.main(["speech", "decode", str(folder / "run"), str(path), "--json", "-o", str(out), "--device", "cpu"]) == 0
+    )
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert [one["phone"] for one in found["phones"]] == said
+    assert np.abs(np.subtract([one["start"] for one in found["phones"]], begins)).max() < 2 * SHIFT
+    assert found["phones"][-1]["stop"] == found["seconds"] and "arm dropout, seed 0" in printed.err
+    grid = out.read_text()
+    assert 'Object class = "TextGrid"' in grid and f"intervals: size = {len(said)}" in grid
+    assert [line.split('"')[1] for line in grid.splitlines() if "text =" in line] == said
+
+
+def test_decode_prints_a_table_and_takes_the_net_that_is_asked_for(folder, recording, capsys):
+    arguments = ["speech", "decode", str(folder / "run"), str(recording[0]), "--arm", "backprop", "--seed", "1"]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines()[1:]] == recording[1]
+    assert "arm backprop, seed 1" in printed.err
+
+
+def refused(capsys, *arguments):
+    assert cli.main(["speech", "decode", *map(str, arguments)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_what_cannot_be_decoded_is_refused_in_one_line(folder, recording, tmp_path, capsys):
+    run, path = folder / "run", recording[0]
+    write_wav(tmp_path / "slow.wav", np.zeros(8000), rate=8000)
+    assert "8,000 samples a second, and the run learned from 16,000" in refused(capsys, run, tmp_path / "slow.wav")
+    write_wav(tmp_path / "two.wav", np.zeros(8000), channels=2)
+    assert "it has 2 channels, not one" in refused(capsys, run, tmp_path / "two.wav")
+    (tmp_path / "cut.wav").write_bytes(path.read_bytes()[:-100])
+    assert "data chunk is cut short" in refused(capsys, run, tmp_path / "cut.wav")
+    (tmp_path / "text.wav").write_text("words")
+    assert "neither a SPHERE nor a RIFF file" in refused(capsys, run, tmp_path / "text.wav")
+    write_wav(tmp_path / "short.wav", np.zeros(600))
+    assert "give a longer recording" in refused(capsys, run, tmp_path / "short.wav")
+    assert "No such file" in refused(capsys, run, tmp_path / "none.wav")
+    assert "must end in .TextGrid" in refused(capsys, run, path, "-o", tmp_path / "new.txt")
+    (tmp_path / "there.TextGrid").write_text("mine")
+    assert "is there already" in refused(capsys, run, path, "-o", tmp_path / "there.TextGrid")
+    assert (tmp_path / "there.TextGrid").read_text() == "mine"
+    assert "has a decoder of its own; name one seed" in refused(capsys, run, path, "--seed", "all")
+    assert "there is no run folder" in refused(capsys, tmp_path / "no", path)
+
+
+def test_a_run_without_a_recogniser_is_refused(folder, recording, tmp_path, capsys):
+    other = tmp_path / "run"
+    other.mkdir()
+    for file in (folder / "run").iterdir():
+        if not file.name.startswith("recogniser"):
+            (other / file.name).write_bytes(file.read_bytes())
+    assert "no phones were recognised in that run" in refused(capsys, other, recording[0])
+    for file in (folder / "run").glob("recogniser*"):
+        (other / file.name).write_bytes(file.read_bytes()[:-9])
+    assert "cannot be used" in refused(capsys, other, recording[0])
+    document = json.loads((other / "experiment.json").read_text())
+    document["data"] = {"name": "digits"}
+    (other / "experiment.json").write_text(json.dumps(document))
+    assert "is a run on digits, not on speech" in refused(capsys, other, recording[0])
+
+
+def test_the_report_has_errors_confusions_and_an_utterance(folder, tmp_path):
+    report.write([folder / "run"], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    found = speech.gather(runs.read(folder / "run"), "h")
+    assert "silence counted as one of them" in page and found.confusions.finding in page
+    result = json.loads((folder / "run" / "result.json").read_text())
+    rates = result["arms"][1]["metrics"]["phone_error_rate"]
+    assert found.rows[1].figures[0] == f"{np.mean(rates):.1f} ± {np.std(rates, ddof=1):.1f}"
+    assert all(f">{phone}<" in page for phone in CHORDS if phone != "q")
+    assert set(" ".join(speech.GROUPS.values()).split()) == set(phones.CLASSES)
