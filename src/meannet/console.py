@@ -255,6 +255,8 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder = RunFolder.open(Path(options.run))
     folder.read("result.json")
     experiment = folder.experiment()
+    if experiment.patches is not None:
+        raise ValueError(f"{folder.path} learned from shards; eval samples networks only where cases fit into memory")
     dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
     rows = []
     for lot in lots(experiment, folder):

@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, examples, fast, outcome, patches, pretraining, ranks, streamed
+from meannet import checkpoint, data, device, examples, fast, outcome, pretraining, ranks, streamed
 from meannet.config import Experiment, to_json
 from meannet.data import Dataset
 from meannet.fleets import make_fleet, restore
 from meannet.lots import Lot, lots
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
@@ -56,8 +56,8 @@ class Options:
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
     if experiment.patches is not None:
-        return _run_streamed(experiment, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(experiment, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
     dataset = load_cases(experiment, where, options.say)
@@ -80,8 +80,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.path == "auto":
         options = replace(options, path=opened.began_with("path", "auto"))
     if experiment.patches is not None:
-        return _run_streamed(None, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(None, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     where = device.choose(options.device)
     return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
 
@@ -94,43 +94,6 @@ def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str],
     from meannet.realignment import realigned
 
     return realigned(experiment, dataset, where, say)
-
-
-def _run_streamed(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
-    """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
-    where = device.choose(options.device)
-    with ranks.joined(where) as all_ranks:
-        where, folder, made = all_ranks.device, RunFolder(path), False
-        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
-        if all_ranks.first and experiment is not None:
-            if all_ranks.restarts and (path / "experiment.json").exists():
-                _check_same(experiment, RunFolder.open(path))
-            else:
-                folder, made = RunFolder.create(path, experiment), True
-        try:
-            with folder.locked() if all_ranks.first else nullcontext():
-                return streamed.run(_of(experiment, path), folder, prepared, where, options, all_ranks)
-        except (ValueError, RuntimeError):
-            if made:
-                folder.discard_untrained()
-            raise
-
-
-def _of(experiment: Experiment | None, path: Path) -> Experiment:
-    return RunFolder.open(path).experiment() if experiment is None else experiment
-
-
-def _check_same(experiment: Experiment, folder: RunFolder) -> None:
-    """A worker that was started anew goes on with the run that it left, and with no other."""
-    if folder.experiment() != experiment:
-        raise ValueError(f"{folder.path} holds another run; choose another --out")
-
-
-def _refuse_ranks(experiment: Experiment) -> None:
-    if ranks.named().world > 1:
-        raise ValueError(
-            f"{experiment.recipe} trains in one process; start it without torchrun, which is for recipes imagenet.…"
-        )
 
 
 def _run(
@@ -269,7 +232,10 @@ def _train_one(
             "chosen": chosen(experiment),
             "data": dataset.digest,
         }
-        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
+        tensors = fleet.state()
+        if isinstance(fleet, ConvFleet):  # a net is of no use without it
+            tensors["mean"] = torch.as_tensor(fleet.mean)
+        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), tensors, facts)
         saved_epoch, saved_at = epoch_now, time.perf_counter()
 
     for epoch in train(

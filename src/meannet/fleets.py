@@ -6,24 +6,20 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, outcome, pretraining
-from meannet.config import Conv, Experiment
+from meannet import checkpoint, imagefleets, pretraining
+from meannet.config import Experiment
 from meannet.data import Dataset
-from meannet.nn.convfleet import conv_fleet, pixel_mean
-from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.pretrain.unrolled import seen
 from meannet.pretraining import check_settings, check_unchanged
 from meannet.runlog import RunFolder
 from meannet.train import Fault
 
-CASES_TO_TRY = 128  # when initial variances are tried
-
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
     """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
     if experiment.conv is not None:
-        return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
+        return imagefleets.make(experiment, experiment.conv, hidden, dataset, where)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
@@ -32,36 +28,6 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm in each],
-        device=where,
-    )
-
-
-def _make_conv_fleet(
-    experiment: Experiment, conv: Conv, hidden: Sequence[int], dataset: Dataset, where: torch.device | str
-) -> Fleet:
-    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
-    shape, classes, units = outcome.image_shape(dataset), len(dataset.classes), experiment.net.units
-
-    def net(rates: Rates, seed: int) -> ConvNet:
-        return image_net(conv, hidden, classes, shape=shape, units=units, rates=rates, seed=seed)
-
-    images = dataset.train.inputs.view(-1, *shape)
-    mean = pixel_mean(images)
-    spreads = conv.initial_sd
-    if not spreads:
-        few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
-        spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
-    rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
-    return conv_fleet(
-        [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
-        [seed for _, seed in pairs],
-        spreads,
-        output_sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
-        units=units,
-        mean=mean,
-        scale=conv.scale,
-        decays=[experiment.decays(arm) for arm, _ in pairs],
         device=where,
     )
 
@@ -85,12 +51,14 @@ def load_fleet(
 
 def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
     """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
-    if experiment.conv is not None:
-        raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
     path = folder.state(hidden, len(experiment.net.hidden))
     with of_finished(folder):
         tensors, facts = checkpoint.read(path)
     check_settings(facts, experiment, experiment.digest(), path)
+    if experiment.conv is not None:
+        if "mean" not in tensors:
+            raise ValueError(f"{folder.path} was saved by an earlier version, without its pictures' mean; run it again")
+        return imagefleets.restored(experiment, experiment.conv, hidden, tensors)
 
     def group(name: str) -> list[torch.Tensor]:
         return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
