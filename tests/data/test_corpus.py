@@ -263,7 +263,7 @@ def test_the_sample_is_unpacked_whole_or_not_at_all(real_data, tmp_path, monkeyp
                     archive.writestr(f"timit/{file.parent.name}/{file.name}", file.read_bytes() + change)
     for name in ("bad.zip", "README"):
         (where / "README").write_text("no archive")
-        with pytest.raises(DataError, match="not the sample known here|cannot be unpacked"):
+        with pytest.raises(DataError, match=r"not the sample known here|cannot be unpacked"):
             timit_sample._unpack(where / name)
         assert not any(path.is_dir() for path in where.iterdir())
     assert timit_sample._unpack(where / "good.zip") == 160
