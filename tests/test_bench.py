@@ -266,6 +266,10 @@ def test_the_command_prints_one_json_document(monkeypatch, capsys):
     assert {"device", "data", "rows"} <= set(document)
     assert document["rows"][0]["net"] == "784-8-10"
     assert statistics.fmean(row["updates_per_s"] for row in document["rows"]) > 0
+    monkeypatch.setattr(beside, "neighbour", lambda say: [])
+    assert cli.main(["bench", "--neighbour", "--json", "--device", "cpu"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert all(again[name] == document[name] for name in ("date", "commit", "versions"))
 
 
 def test_the_settings_are_those_of_the_recipe():

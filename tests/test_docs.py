@@ -1,10 +1,8 @@
 """The pages say what is so: their code runs, their commands parse, their files, recipes, claims and links exist."""
 
-import io
 import re
 import runpy
 import shlex
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,25 +185,6 @@ def test_the_example_of_uncertainty_finds_errors_where_networks_disagree(capsys)
     assert doubted > 5 * others
     near, far = names["numbers"](epochs=20)
     assert far > 2 * near and "diabetes" in capsys.readouterr().out
-
-
-def test_the_example_of_text_counts_learns_topics_and_names_a_missing_file(tmp_path, monkeypatch, capsys):
-    main = example("text_counts")["main"]
-    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
-    with pytest.raises(SystemExit, match=r"reuters21578_aptemod\.tar\.gz is not there; set MEANNET_DATA"):
-        main()
-    about = {"grain": "wheat corn harvest tonnes", "ship": "vessel port cargo strike"}
-    stories = {f"{part}/{k}": list(about)[k % 2] for part in ("training", "test") for k in range(30)}
-    files = {"cats.txt": "".join(f"{name} {topic}\n" for name, topic in stories.items()) + "test/99 grain ship\n"}
-    files |= {name: f"{about[topic]} & {name}" for name, topic in stories.items()} | {"test/99": "both"}
-    (tmp_path / "reuters21578").mkdir()
-    with tarfile.open(tmp_path / "reuters21578" / "reuters21578_aptemod.tar.gz", "w:gz") as archive:
-        for name, text in files.items():
-            entry = tarfile.TarInfo(f"reuters21578/{name}")
-            entry.size = len(text)
-            archive.addfile(entry, io.BytesIO(text.encode()))
-    assert main(epochs=20)[0] == 0.0
-    assert "of 30 stories wrong" in capsys.readouterr().out
 
 
 def test_the_example_of_few_labels_is_better_with_pretraining(tmp_path, capsys):

@@ -123,7 +123,7 @@ def baselines_table(folder: Path, base: Path) -> str:
 
 def picture(results: Sequence[Result]) -> str:
     """The paper's Fig. 1 from kept results, as SVG on a white card: test errors by epoch, a band over seeds."""
-    from meannet.report.figures import WIDE, Ending, _frame
+    from meannet.report.figures import WIDE, Ending, frame
     from meannet.report.svg import INK, arm_colour, drawing, finish, style
 
     title, caption = picture_words(results)
@@ -142,7 +142,7 @@ def picture(results: Sequence[Result]) -> str:
         levels = [*last.values(), *published]
         # A logistic net's slow start at 90 % would flatten all that matters.
         limits = 0.5 * min(levels), 1.6 * max(levels)
-        _frame(axes, f"test errors of {count(results[0]['data']['n_test'])}", "epoch", limits, endings, whole=True)
+        frame(axes, f"test errors of {count(results[0]['data']['n_test'])}", "epoch", limits, endings, whole=True)
         return _card(finish(made, title), *WIDE, title, caption)
 
 

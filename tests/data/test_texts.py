@@ -86,7 +86,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path):
         (b"text;label\na;b\n", "no column 'text'; it has text;label; columns are separated by commas"),
         (b"text,text,label\na,b,c\n", "has 2 column 'text'"),
         (b"text,label\nhello, you,x\n", "line 2: not as many columns .* a text with commas in it needs quotes"),
-        (b'text,label\nfine,y\n"hello,x\nworld,y\n', "t.csv, line .: unexpected end of data"),
+        (b'text,label\nfine,y\n"hello,x\nworld,y\n', "t.csv, line 3: unexpected end of data"),
         ("text,label\nfine,y\ncaf\u00e9,x\n".encode("latin-1"), "line 3: not in UTF-8"),
         ("text,label\nfine,y\n".encode("utf-16"), "line 1: not in UTF-8"),
     ],

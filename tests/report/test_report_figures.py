@@ -77,7 +77,7 @@ def test_the_papers_line_is_drawn_for_a_count_on_the_test_set_only(run: runs.Run
 
 def test_a_long_line_is_drawn_with_few_points_and_ends_at_its_end():
     epochs = np.arange(1.0, 3001.0)
-    fewer, values = figures._fewer(epochs, -epochs)
+    fewer, values = figures.fewer(epochs, -epochs)
     assert len(fewer) <= figures.POINTS and fewer[-1] == 3000 and (values == -fewer).all()
 
 

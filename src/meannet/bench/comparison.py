@@ -72,29 +72,40 @@ def compare(
     repeats: int = REPEATS,
 ) -> dict[str, Any]:
     """Everyone's updates a second, as `meannet bench --json` prints them; who is left out, and why, is said."""
-    plans = plans or usual(where.type)
+
+    def begun(learn: Any, every: Sequence[Settings]) -> dict[str, Any]:
+        shapes = {row.units: replace(row, path="auto", nets=1) for row in every}
+        return {units: work.begun(shape, learn) for units, shape in shapes.items()}
+
+    return measured(describe(where), plans or usual(where.type), repeats, say, begun, Row.to_json)
+
+
+def measured(
+    machine: str,
+    plans: dict[str, Sequence[Settings]],
+    repeats: int,
+    say: Callable[[str], None],
+    begun: Callable[[Any, Sequence[Settings]], dict[str, Any]],
+    told: Callable[[Row], dict[str, Any]],
+) -> dict[str, Any]:
+    """Everyone in turns, from the nets that `begun` makes of the cases, and what is `told` of each."""
     every = [row for rows in plans.values() for row in rows]
     learn, name = work.cases(max(row.updates * row.batch for row in every))
-    say(f"{describe(where)}; data: {name}")
+    say(f"{machine}; data: {name}")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        shapes = {row.units: replace(row, path="auto", nets=1) for row in every}
-        work.write(folder, learn, {units: work.begun(shape, learn) for units, shape in shapes.items()})
+        work.write(Path(temporary), learn, begun(learn, every))
         say(f"{', '.join(plans)} get ready")
-        with taking_part(plans, folder) as everyone:
+        with taking_part(plans, Path(temporary)) as everyone:
             rows = [Row(who, number) for who in everyone for number in range(len(who.rows))]
             in_turns(rows, repeats, say)
     left_out = [{"who": row.name, "why": row.failed} for row in rows if row.failed]
     for one in left_out:
         say(f"left out: {one['who']}: {one['why']}")
     return {
-        "device": describe(where),
+        "device": machine,
         "data": name,
-        "rows": [row.to_json() for row in rows if not row.failed],
+        "rows": [told(row) for row in rows if not row.failed],
         "left_out": left_out,
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": device.commit(),
-        "versions": device.versions(),
     }
 
 

@@ -1,19 +1,14 @@
 """Speed of pretraining beside peers: CD-1 on 784-500 in mini-batches of 100, everyone in turns."""
 
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from meannet import device, fast
-from meannet.bench import work
-from meannet.bench.comparison import REPEATS, Row, in_turns, spread
-from meannet.bench.participants import taking_part
+from meannet.bench.comparison import REPEATS, Row, measured, spread
 from meannet.bench.work import Settings, net_name
 
 SIZES = (784, 500)
@@ -41,28 +36,9 @@ def compare(
 ) -> dict[str, Any]:
     """Everyone's updates a second; who is left out, and why, is said."""
     plans = plans or usual(where.type)
-    every = [row for rows in plans.values() for row in rows]
-    learn, name = work.cases(max(row.updates * row.batch for row in every))
-    machine = device.describe(where)
-    say(f"{machine}; data: {name}")
-    with tempfile.TemporaryDirectory() as temporary:
-        work.write(Path(temporary), learn, {})
-        say(f"{', '.join(plans)} get ready")
-        with taking_part(plans, Path(temporary)) as everyone:
-            rows = [Row(who, number) for who in everyone for number in range(len(who.rows))]
-            in_turns(rows, repeats, say)
-    left_out = [{"who": f"{row.who.who} {row.settings.path}", "why": row.failed} for row in rows if row.failed]
-    for one in left_out:
-        say(f"left out: {one['who']}: {one['why']}")
-    return {
-        "device": machine,
-        "data": name,
-        "rows": [_to_json(row, where) for row in rows if not row.failed],
-        "left_out": left_out,
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": device.commit(),
-        "versions": device.versions(),
-    }
+    return measured(
+        device.describe(where), plans, repeats, say, lambda learn, every: {}, lambda row: _to_json(row, where)
+    )
 
 
 def _to_json(row: Row, where: torch.device) -> dict[str, Any]:

@@ -110,8 +110,6 @@ def compare(
         "arms": [{"name": arm.name, "written": arm.written, "sets": found[arm.name]} for arm in arms],
         "device": device.describe(device.choose("cpu")),
         "seconds": round(time.perf_counter() - start, 1),
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": device.commit(),
         "versions": device.versions() | {"scikit-learn": sklearn.__version__},
     }
 

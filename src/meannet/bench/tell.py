@@ -54,7 +54,8 @@ def bench_and_tell(options: argparse.Namespace) -> int:
     }
     document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
-        print(json.dumps(document, indent=1))
+        made = {"date": time.strftime("%Y-%m-%d"), "commit": device.commit(), "versions": device.versions()}
+        print(json.dumps(made | document, indent=1))
     return 0
 
 

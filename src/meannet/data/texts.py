@@ -89,28 +89,26 @@ def read_folder(folder: str | Path) -> tuple[list[str], list[str]]:
 
 def read_csv(path: str | Path, text: str = "text", label: str = "label") -> tuple[list[str], list[str]]:
     """Texts and labels from two columns of a CSV file, named in its first line."""
-    path, texts, labels = Path(path), [], []
+    path, texts, labels, line = Path(path), [], [], 2  # the second line is the first of data
     usual = csv.field_size_limit(LARGEST)
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.DictReader(stream, strict=True)
-            try:
-                _check_columns(path, rows.fieldnames or (), (text, label))
-                for row in rows:
-                    if None in row or None in row.values():
-                        raise csv.Error(
-                            "not as many columns as in the first line; a text with commas in it needs quotes"
-                        )
-                    texts.append(row[text])
-                    labels.append(row[label])
-            except csv.Error as error:
-                raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
+            _check_columns(path, rows.fieldnames or (), (text, label))
+            for row in rows:
+                if None in row or None in row.values():
+                    raise csv.Error("not as many columns as in the first line; a text with commas in it needs quotes")
+                texts.append(row[text])
+                labels.append(row[label])
+                line = rows.line_num + 1
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(
             f"{path}, line {_first_not_utf8(path)}: not in UTF-8; save the file in that encoding"
         ) from None
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: {error}") from None
     finally:
         csv.field_size_limit(usual)
     if not texts:

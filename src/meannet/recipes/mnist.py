@@ -167,7 +167,7 @@ def choose_quick() -> Experiment:
         for arm in full.arms
         for rate in ((0.3, 0.5, 1.0) if arm.name == "backprop" else (1.0, 2.0, 3.0))
     )
-    return replace(_on_held_out(full, arms), recipe="mnist.choose_quick", time="about 8 minutes on two CPU cores")
+    return replace(on_held_out(full, arms), recipe="mnist.choose_quick", time="about 8 minutes on two CPU cores")
 
 
 def choose_bias() -> Experiment:
@@ -177,7 +177,7 @@ def choose_bias() -> Experiment:
         replace(DROPOUT, name=f"dropout, bias {bias:g}", initial_bias=bias) for bias in (0.0, -1.0, -2.0, -3.0)
     )
     return replace(
-        _on_held_out(full, arms),
+        on_held_out(full, arms),
         recipe="mnist.choose_bias",
         about="How often a logistic net leaves chance within three epochs, by its initial hidden biases.",
         net=replace(full.net, hidden=((800, 800),)),
@@ -195,10 +195,10 @@ def _grid(full: Experiment, rates: tuple[float, ...]) -> Experiment:
         for rate in rates
         for limit in (15.0, math.inf)
     )
-    return _on_held_out(full, arms)
+    return on_held_out(full, arms)
 
 
-def _on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
+def on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
     """The same experiment with other arms, two seeds, judged on 10,000 held-out training cases."""
     return replace(
         full,

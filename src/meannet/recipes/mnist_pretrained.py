@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from meannet.config import Arm, Claim, Data, Dropout, Experiment, Joint, Net, Optim, Pretrain, Source
-from meannet.recipes.mnist import BACKPROP, DROPOUT, DROPOUT_INPUT
+from meannet.recipes.mnist import BACKPROP, DROPOUT, DROPOUT_INPUT, on_held_out
 
 AUTHORS = "the authors' public code, to which A.2 refers"
 
@@ -151,15 +151,5 @@ def _choose(full: Experiment) -> Experiment:
         *(Arm(name=f"backprop, lr {rate:g}", lr=rate) for rate in rates),
         *(replace(arm, name=f"{arm.name}, lr {rate:g}", lr=rate) for arm in full.arms[1:] for rate in rates[2:]),
     )
-    return replace(
-        full,
-        paper="A.2, settings left open",
-        about="How settings that A.2 leaves open are chosen: errors on 10,000 held-out training cases.",
-        data=Data(name="mnist", held_out=True),
-        arms=arms,
-        seeds=(0, 1),
-        claims=(),
-        samples=0,
-        sources=(),
-        next="",
-    )
+    about = "How settings that A.2 leaves open are chosen: errors on 10,000 held-out training cases."
+    return replace(on_held_out(full, arms), paper="A.2, settings left open", about=about)

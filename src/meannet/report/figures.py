@@ -51,7 +51,7 @@ def mean_network(run: Run, net: str, *, wide: bool = True) -> str:
         if paper is not None:
             axes.axhline(paper, color=INK, linewidth=1.2, dashes=(1, 2.5), zorder=1.5)
             endings.append(Ending("paper", short(paper), paper, INK))
-        _frame(axes, unit, "epoch", limits, endings, whole=bool(run.n_test))
+        frame(axes, unit, "epoch", limits, endings, whole=bool(run.n_test))
         return finish(made, f"{net}: {unit} of the mean network against epochs. At the end: {_spoken(endings)}.")
 
 
@@ -61,7 +61,7 @@ def training(run: Run, net: str, *, wide: bool = True) -> str:
         made, axes = drawing(*(WIDE if wide else NARROW))
         top = training_limit(run)
         endings = _curves(axes, run, net, "train_error", 100.0, top, rate)
-        _frame(axes, "% training errors", "epoch", (0.0, top), endings)
+        frame(axes, "% training errors", "epoch", (0.0, top), endings)
         return finish(made, f"{net}: training error of thinned nets against epochs. At the end: {_spoken(endings)}.")
 
 
@@ -72,7 +72,7 @@ def loss(figure: str, run: Run, net: str, *, wide: bool = True) -> str:
         made, axes = drawing(*(WIDE if wide else NARROW))
         top = 1.6 * max([*ends, 1e-3])
         endings = _curves(axes, run, net, figure, 1.0, top, "{:.2f}".format)
-        _frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
+        frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
         return finish(made, f"{net}: cross-entropy ({figure}) against epochs. At the end: {_spoken(endings)}.")
 
 
@@ -100,7 +100,7 @@ def sampled(run: Run, rows: Sequence[Mapping[str, Any]], *, wide: bool = True) -
         every = [target, *arithmetic, *geometric]
         limits = 0.5 * min(every), 1.1 * max(every)
         unit = f"{run.cases} errors of {rows[0]['n_test']:,}"
-        _frame(axes, unit, "sampled nets averaged", limits, endings, whole=True, locate=False)
+        frame(axes, unit, "sampled nets averaged", limits, endings, whole=True, locate=False)
         return finish(made, f"{net}, {arm}: {unit} against the number of sampled nets. {_spoken(endings)}.")
 
 
@@ -148,13 +148,13 @@ def _curves(
         colour = arm_colour(run.arms, arm)
         stopped = run.stopped(net, arm)
         for seed, curve in run.curves(net, arm, figure).items():
-            epochs, values = _fewer(*curve)
+            epochs, values = fewer(*curve)
             if not crowded(run):
                 axes.plot(epochs, scale * values, color=colour, linewidth=0.8, alpha=0.35)
             if seed in stopped:
                 last = np.fmin(scale * values[-1:], top)  # on the edge, if the net was stopped beyond it
                 axes.plot(epochs[-1:], last, "x", color=colour, markersize=8, markeredgewidth=2.2, clip_on=False)
-        epochs, values = _fewer(*run.mean_curve(net, arm, figure))
+        epochs, values = fewer(*run.mean_curve(net, arm, figure))
         if len(epochs):
             axes.plot(epochs, scale * values, color=colour, linewidth=1.2 if crowded(run) else 2.4)
             endings.append(Ending(arm, written(scale * values[-1]), scale * values[-1], colour))
@@ -164,13 +164,13 @@ def _curves(
     return endings
 
 
-def _fewer(epochs: Array, values: Array) -> tuple[Array, Array]:
+def fewer(epochs: Array, values: Array) -> tuple[Array, Array]:
     step = -(-len(epochs) // POINTS) or 1
     kept = slice((len(epochs) - 1) % step if len(epochs) else 0, None, step)
     return epochs[kept], values[kept]
 
 
-def _frame(
+def frame(
     axes: Axes,
     unit: str,
     across: str,

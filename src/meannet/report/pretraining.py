@@ -8,7 +8,7 @@ from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
 from meannet.report import features, svg
-from meannet.report.figures import NARROW, Ending, _fewer, _frame
+from meannet.report.figures import NARROW, Ending, fewer, frame
 from meannet.report.runs import Array, Run
 from meannet.report.svg import ARMS, drawing, finish, style
 from meannet.report.written import short
@@ -71,10 +71,10 @@ def _curve(lines: list[dict[str, Any]], mark: str) -> Curve:
     with style():
         made, axes = drawing(*NARROW)
         for values in every:
-            axes.plot(*_fewer(epochs, values), color=COLOUR, linewidth=0.8, alpha=0.35)
-        axes.plot(*_fewer(epochs, mean), color=COLOUR, linewidth=2.4, marker="o" if len(epochs) == 1 else None)
+            axes.plot(*fewer(epochs, values), color=COLOUR, linewidth=0.8, alpha=0.35)
+        axes.plot(*fewer(epochs, mean), color=COLOUR, linewidth=2.4, marker="o" if len(epochs) == 1 else None)
         ending = Ending("mean", short(mean[-1]), float(mean[-1]), COLOUR)
-        _frame(axes, unit, "epoch", (0.0, 1.1 * float(every.max()) or 1.0), [ending])
+        frame(axes, unit, "epoch", (0.0, 1.1 * float(every.max()) or 1.0), [ending])
         drawn = finish(made, f"{name}: {unit} against epochs, at the end {ending.value}")
     says = f"{figure.capitalize()} {_written(mean[0], scale)} after the first epoch"
     says += f", {_written(mean[-1], scale)} at the end" if len(epochs) > 1 else ""
