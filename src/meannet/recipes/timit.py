@@ -86,7 +86,7 @@ def fig2() -> Experiment:
             Source(path="net.hidden", section="body: 4 layers of 4000; the others of Fig. 2 are not named"),
             *SOURCES,
         ),
-        time="days on one H200 (estimated)",
+        time="some 6 hours on one H200 (estimated)",
     )
 
 
@@ -108,6 +108,7 @@ def fig6() -> Experiment:
             Source(path="net.hidden", section="B"),
             *SOURCES,
         ),
+        time="some 4 hours on one H200 (estimated)",
     )
 
 
@@ -144,6 +145,7 @@ def core() -> Experiment:
             Source(path="net.hidden", section="body", paper="4000,4000,4000,4000"),
             *SOURCES,
         ),
+        time="some 3 hours on one H200 (estimated)",
     )
 
 
@@ -253,7 +255,7 @@ def size() -> Experiment:
         pretrain=replace(PRETRAIN, epochs=(1,), softmax_epochs=1, gibbs=1),
         quick_epochs=1,
         sources=(),
-        time="an hour on one H200 (estimated)",
+        time="minutes on one H200 (estimated)",
     )
 
 
