@@ -152,7 +152,8 @@ def core() -> Experiment:
 def choose_core() -> Experiment:
     """Learning rates of every arm for the full corpus, judged on every tenth training speaker."""
     full = core()
-    return _choose(full, "timit.choose_core", {"backprop": (0.03, 0.1, 0.3, 1.0), "dropout": (0.3, 1.0, 3.0)})
+    tried = {"backprop": (0.03, 0.1, 0.3, 1.0), "dropout": (0.3, 1.0, 3.0)}
+    return _choose(full, "timit.choose_core", tried, "some 5 hours on one H200 (estimated)")
 
 
 def sample() -> Experiment:
@@ -207,7 +208,8 @@ def sample_wide() -> Experiment:
 
 def choose() -> Experiment:
     """Learning rates of every arm for the sample, judged on speakers who are held out of learning in each turn."""
-    return _choose(sample(), "timit.choose", {"backprop": (0.3, 1.0, 3.0, 10.0), "dropout": (1.0, 3.0, 10.0, 30.0)})
+    tried = {"backprop": (0.3, 1.0, 3.0, 10.0), "dropout": (1.0, 3.0, 10.0, 30.0)}
+    return _choose(sample(), "timit.choose", tried, "some 30 minutes on two CPU cores (estimated)")
 
 
 def rates() -> Experiment:
@@ -224,6 +226,7 @@ def rates() -> Experiment:
         data=replace(small.data, speech=Speech(frames=15, folds=4, decode=False)),
         arms=arms,
         sources=(),
+        time="some 15 minutes on two CPU cores (estimated)",
         next="",
     )
 
@@ -259,7 +262,7 @@ def size() -> Experiment:
     )
 
 
-def _choose(full: Experiment, name: str, tried: dict[str, Sequence[float]]) -> Experiment:
+def _choose(full: Experiment, name: str, tried: dict[str, Sequence[float]], time: str) -> Experiment:
     arms = tuple(
         replace(arm, name=f"{arm.name}, lr {lr:g}", lr=lr)
         for arm in full.arms
@@ -274,6 +277,7 @@ def _choose(full: Experiment, name: str, tried: dict[str, Sequence[float]]) -> E
         arms=arms,
         claims=(),
         sources=(),
+        time=time,
         next="",
     )
 
