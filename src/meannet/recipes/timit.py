@@ -152,7 +152,7 @@ def core() -> Experiment:
 def choose_core() -> Experiment:
     """Learning rates of every arm for the full corpus, judged on every tenth training speaker."""
     full = core()
-    tried = {"backprop": (0.03, 0.1, 0.3, 1.0), "dropout": (0.3, 1.0, 3.0)}
+    tried: dict[str, Sequence[float]] = {"backprop": (0.03, 0.1, 0.3, 1.0), "dropout": (0.3, 1.0, 3.0)}
     return _choose(full, "timit.choose_core", tried, "some 5 hours on one H200 (estimated)")
 
 
@@ -208,7 +208,7 @@ def sample_wide() -> Experiment:
 
 def choose() -> Experiment:
     """Learning rates of every arm for the sample, judged on speakers who are held out of learning in each turn."""
-    tried = {"backprop": (0.3, 1.0, 3.0, 10.0), "dropout": (1.0, 3.0, 10.0, 30.0)}
+    tried: dict[str, Sequence[float]] = {"backprop": (0.3, 1.0, 3.0, 10.0), "dropout": (1.0, 3.0, 10.0, 30.0)}
     return _choose(sample(), "timit.choose", tried, "some 30 minutes on two CPU cores (estimated)")
 
 
