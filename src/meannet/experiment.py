@@ -319,7 +319,7 @@ def _pretrain_one(
     path = options.pretrain_path or options.path
     products = "tf32" if where.type == "cuda" else str(fast.products(where, path)).removeprefix("torch.")
     command = folder.began_with("command", options.command)
-    environment = device.environment(where, f"{products} products", path, command)
+    environment = device.environment(where, f"{products} products", options.path, command)
     folder.write("environment.json", environment | {"asked_path": path})
     saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
     stack = pretraining.prepare(experiment, hidden, dataset, where)
