@@ -193,7 +193,7 @@ def list_recipes(options: argparse.Namespace) -> int:
 
     table = screen.table("recipe", "paper", "the paper's claim", "our kept result", "time")
     for row in rows:
-        claim = "; ".join(f"{c['arm']} {c['value']:g}{' %' * (c['unit'] == config.PERCENT)}" for c in row["claims"])
+        claim = "; ".join(f"{c['arm']} {c['value']:g}{' %' * c['unit'].startswith('%')}" for c in row["claims"])
         table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
     screen.console().print(table)
     return 0

@@ -44,6 +44,7 @@ class Options:
 
     device: str = "auto"
     path: str = "auto"
+    pretrain_path: str = ""  # by which pretraining's precision is decided, where a run goes on; empty: `path`
     save_minutes: float = 1.0
     save_epochs: int | None = None
     workers: int | None = None  # processes that decode pictures in shards; as many as there are cores
@@ -78,7 +79,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.device == "auto":  # devices differ in rounding, and so do paths
         options = replace(options, device=opened.began_with("device", "auto"))
     if options.path == "auto":
-        options = replace(options, path=opened.began_with("path", "auto"))
+        path = opened.began_with("path", "auto")
+        options = replace(options, path=path, pretrain_path=opened.began_with("asked_path", path))
     if experiment.patches is not None:
         return streamed.start(None, Path(folder), options)
     ranks.refuse_several(experiment.recipe)
@@ -177,14 +179,14 @@ def _pretrain_one(
         return None
     name = net_name(experiment, hidden, dataset)
     # Written before the first update: a run that is stopped while it pretrains must go on with the same path.
-    products = "tf32" if where.type == "cuda" else str(fast.products(where, options.path)).removeprefix("torch.")
+    path = options.pretrain_path or options.path
+    products = "tf32" if where.type == "cuda" else str(fast.products(where, path)).removeprefix("torch.")
     command = folder.began_with("command", options.command)
-    folder.write("environment.json", device.environment(where, f"{products} products", options.path, command))
+    environment = device.environment(where, f"{products} products", options.path, command)
+    folder.write("environment.json", environment | {"asked_path": path})
     saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
     stack = pretraining.prepare(experiment, hidden, dataset, where)
-    for done in pretraining.run(
-        stack, experiment, folder, dataset, saving, options.say, path=options.path, stop=options.stop
-    ):
+    for done in pretraining.run(stack, experiment, folder, dataset, saving, options.say, path=path, stop=options.stop):
         options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
     if not stack.finished:
         raise Interrupted
@@ -217,7 +219,8 @@ def _train_one(
         fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
     )
     command = folder.began_with("command", options.command)
-    folder.write("environment.json", device.environment(where, engine.precision, engine.name, command))
+    environment = device.environment(where, engine.precision, engine.name, command)
+    folder.write("environment.json", environment | {"asked_path": options.pretrain_path or options.path})
     saved_epoch, saved_at = facts["epoch"], time.perf_counter()
     epoch_now = facts["epoch"]
 

@@ -1,6 +1,7 @@
 """Recordings and labels: SPHERE and RIFF files put together byte by byte, layouts, sets by speakers, turns."""
 
 import struct
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -250,6 +251,30 @@ def test_the_sample_is_read_normalised_and_divided(real_data):
     )
 
 
+def test_the_sample_is_unpacked_whole_or_not_at_all(real_data, tmp_path, monkeypatch):
+    if not (real_data / "timit-sample").is_dir():
+        pytest.skip("no timit-sample among the real data")
+    where = tmp_path / "timit-sample"
+    where.mkdir()
+    for name, change in (("bad.zip", b"x"), ("good.zip", b"")):
+        with zipfile.ZipFile(where / name, "w") as archive:
+            for kind in timit_sample.KINDS:
+                for file in (real_data / "timit-sample").rglob(f"*{kind}"):
+                    archive.writestr(f"timit/{file.parent.name}/{file.name}", file.read_bytes() + change)
+    for name in ("bad.zip", "README"):
+        (where / "README").write_text("no archive")
+        with pytest.raises(DataError, match=r"not the sample known here|cannot be unpacked"):
+            timit_sample._unpack(where / name)
+        assert not any(path.is_dir() for path in where.iterdir())
+    assert timit_sample._unpack(where / "good.zip") == 160
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
+    assert [one.ok for one in timit_sample.check()] == [True]
+    (where / "dr1-fvmh0" / "sa1.phn").unlink()
+    (where / "dr1-fvmh0" / "sa1.wav").unlink()
+    with pytest.raises(DataError, match="not the sample known here; `meannet data fetch timit-sample --force`"):
+        data.load(Data(name="timit-sample", speech=Speech(folds=8)), say=print)
+
+
 def test_settings_of_speech_that_make_no_sense_are_refused():
     from meannet import recipes
 
@@ -264,6 +289,8 @@ def test_settings_of_speech_that_make_no_sense_are_refused():
             config.override(sample, [setting])
     with pytest.raises(ValueError, match=r"data\.speech is for data sets of speech; digits is none"):
         data.load(Data(name="digits", speech=Speech()), say=print)
+    with pytest.raises(ValueError, match=r"data\.speech\.decode must be false where development speakers"):
+        data.load(Data(name="timit", speech=Speech(judged="dev")), say=print)
     with pytest.raises(ValueError, match=r"data\.speech\.folder must name the folder"):
         data.load(Data(name="recordings", speech=Speech(folds=2)), say=print)
     with pytest.raises(ValueError, match="for data sets of speech; digits is none"):

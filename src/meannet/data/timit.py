@@ -38,6 +38,8 @@ def load(*, held_out: bool, say: Say, speech: Speech = SPEECH) -> Dataset:
     """Learn from the training speakers; be judged on the core test set, or as `speech.judged` says."""
     if speech.folds:
         raise ValueError("data.speech.folds must be 0: TIMIT comes divided into speakers to learn from and others")
+    if speech.judged == "dev" and speech.decode and not held_out:
+        raise ValueError("data.speech.decode must be false where development speakers, who tune it, are judged on")
     if not where().is_dir():
         fetch(force=False, say=say)
     found = corpus.find(where())
