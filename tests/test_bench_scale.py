@@ -86,11 +86,15 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
     assert "| 2 | 42.0 | 8.0 | 46.0 ± 0.5 | 46.0 | given |" in page
     assert "The model is within 20 %: it is off by 9 % at most, with 8 ranks." in page
     assert "| 64 | 2 |" in page and "| 64 | 128 |" in page
-    single = TRAINING | {"rows": TRAINING["rows"][:1]}
-    assert scale.blocks({"training": single, "loader": LOADER})["shared"]() == scale.NONE_YET
+    single = scale.blocks({"training": TRAINING | {"rows": TRAINING["rows"][:1]}})
+    assert (
+        single["shared"]() == scale.ONE_SIZE
+        and "| 2 | 128 | 1.00 | 23,273 to 25,600 | 91 to 100 % |" in single["each"]()
+    )
+    assert "10.00 ms for 128 pictures (measured)" in single["model"]() and "was not measured" in single["model"]()
     off = RANKS | {"rows": [*RANKS["rows"][:3], ranks_row(8, 50, 16, 100)]}
     assert "The model is not within 20 %" in scale.blocks({"ranks": off})["rank-check"]()
-    assert kept.fill(page, tmp_path / "empty", PROJECT / "docs").count(scale.NONE_YET) == 6
+    assert kept.fill(page, tmp_path / "empty", PROJECT / "docs").count(scale.NONE_YET) == 5
 
 
 def test_bench_imagenet_has_a_row_for_everyone_and_stops_when_its_time_is_over(capsys):

@@ -338,6 +338,14 @@ def test_a_run_goes_on_when_its_reader_leaves(done, tmp_path):
         assert outcome(tmp_path / why.split()[0]) == outcome(done / "run")
 
 
+def test_streams_that_are_closed_are_no_error(done):
+    command = (
+        f"{sys.executable} -m meannet list >&- 2>&- && {sys.executable} -m meannet run --resume {done / 'run'} >&-"
+    )
+    finished = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "", "")
+
+
 def test_what_eval_found_is_shown_where_it_cannot_be_kept(done, capsys):
     shutil.copytree(done / "run", "run")
     Path("run/eval.json").unlink(missing_ok=True)

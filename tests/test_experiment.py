@@ -16,6 +16,7 @@ from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.config import Arm, Experiment, from_json, to_json
 from meannet.experiment import Options
+from meannet.fleets import load_fleet
 
 ABSURD = Arm(name="absurd", lr=1e30, limit=math.inf)
 
@@ -88,7 +89,7 @@ def test_mean_and_sd_are_those_of_the_errors(result):
 def test_log_probability_is_that_of_the_mean_network(toy, folder, result):
     dataset = data.load(toy.data, say=print)
     opened = experiments.RunFolder.open(folder)
-    fleet, faults, _ = experiments.load_fleet(toy, opened, (5, 4), dataset, torch.device("cpu"))
+    fleet, faults, _ = load_fleet(toy, opened, (5, 4), dataset, torch.device("cpu"))
     net = 2 * 3 + 1  # the third arm, the second seed
     rates, x = [0.2, 0.5, 0.5], dataset.test.inputs.double()
     for k, (weight, bias) in enumerate(zip(fleet.weights, fleet.biases, strict=True)):

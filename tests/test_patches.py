@@ -13,10 +13,11 @@ import photographs
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from toys import outcome
 
 from meannet import experiment as experiments
-from meannet import patches, streamed
+from meannet import passes, patches
 from meannet.config import override
 from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
@@ -43,7 +44,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def prepared(folder, monkeypatch):
     monkeypatch.setenv("MEANNET_DATA", str(folder))
-    monkeypatch.setattr(streamed, "ASK_EVERY", 1)
+    monkeypatch.setattr(passes, "ASK_EVERY", 1)
     return patches.open_prepared(held_out=False)
 
 
@@ -272,11 +273,14 @@ def test_the_rate_is_searched_for_among_powers_of_ten_and_kept(tmp_path):
     assert one == two
 
 
-def test_a_net_that_diverges_keeps_its_last_saved_state_and_is_named(tmp_path):
+@pytest.mark.parametrize("minutes", [1.0, 1e-9])  # the latter saves wherever it may
+def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
     toy = override(photographs.toy(epochs=2), ["optim.lr=1e30", "optim.limit=inf"])
-    result = experiments.run(toy, tmp_path / "run", Options(workers=0))
+    result = experiments.run(toy, tmp_path / "run", Options(workers=0, save_minutes=minutes))
     (arm,) = result["arms"]
     assert arm["errors"] == [] and arm["stopped"][0]["epoch"] == 1 and "diverged" in arm["stopped"][0]["why"]
+    for path in (tmp_path / "run").glob("*.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(path).values())
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path, monkeypatch):

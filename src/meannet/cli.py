@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     # Threads that wait by spinning take the core from those that work; torch reads this as it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed before we began; what is opened next must not take its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± is no reason to fail

@@ -21,6 +21,7 @@ from meannet import outcome, ranks, screen
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
+from meannet.fleets import load_fleet
 from meannet.lots import lots
 from meannet.pretrain.stack import Done
 from meannet.pretrain.stages import Diverged
@@ -254,13 +255,15 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder = RunFolder.open(Path(options.run))
     folder.read("result.json")
     experiment = folder.experiment()
+    if experiment.patches is not None:
+        raise ValueError(f"{folder.path} learned from shards; eval samples networks only where cases fit into memory")
     dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
     rows = []
     for lot in lots(experiment, folder):
         part, cases = lot.experiment, lot.cases(dataset)
         name = outcome.net_name(part, lot.hidden, cases)
         with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
-            fleet, faults, cases = experiments.load_fleet(part, lot.folder, lot.hidden, cases, where)
+            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
             rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")

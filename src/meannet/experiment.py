@@ -1,29 +1,26 @@
 """The one place that wires data, nets, loop, evaluation and record together: run(Experiment) -> result."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from meannet import checkpoint, data, device, examples, fast, outcome, patches, pretraining, ranks, streamed
-from meannet.config import Conv, Experiment, to_json
+from meannet import checkpoint, data, device, examples, fast, outcome, pretraining, ranks, streamed
+from meannet.config import Experiment, to_json
 from meannet.data import Dataset
+from meannet.fleets import make_fleet, restore
 from meannet.lots import Lot, lots
-from meannet.nn.convfleet import conv_fleet, pixel_mean
-from meannet.nn.convnets import ConvNet, Rates, image_net, working_spreads
-from meannet.nn.dense import Fleet, initial_fleet
+from meannet.nn.convfleet import ConvFleet
+from meannet.nn.dense import Fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
 from meannet.pretrain.unrolled import install_, seen
-from meannet.pretraining import check_settings, check_unchanged, chosen
+from meannet.pretraining import chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
-
-CASES_TO_TRY = 128  # when initial variances are tried
 
 
 class Interrupted(Exception):
@@ -60,8 +57,8 @@ class Options:
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
     if experiment.patches is not None:
-        return _run_streamed(experiment, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(experiment, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
     dataset = load_cases(experiment, where, options.say)
@@ -85,8 +82,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
         path = opened.began_with("path", "auto")
         options = replace(options, path=path, pretrain_path=opened.began_with("asked_path", path))
     if experiment.patches is not None:
-        return _run_streamed(None, Path(folder), options)
-    _refuse_ranks(experiment)
+        return streamed.start(None, Path(folder), options)
+    ranks.refuse_several(experiment.recipe)
     where = device.choose(options.device)
     return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
 
@@ -99,140 +96,6 @@ def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str],
     from meannet.realignment import realigned
 
     return realigned(experiment, dataset, where, say)
-
-
-def _run_streamed(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
-    """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
-    where = device.choose(options.device)
-    with ranks.joined(where) as all_ranks:
-        where, folder, made = all_ranks.device, RunFolder(path), False
-        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
-        if all_ranks.first and experiment is not None:
-            if all_ranks.restarts and (path / "experiment.json").exists():
-                _check_same(experiment, RunFolder.open(path))
-            else:
-                folder, made = RunFolder.create(path, experiment), True
-        try:
-            with folder.locked() if all_ranks.first else nullcontext():
-                return streamed.run(_of(experiment, path), folder, prepared, where, options, all_ranks)
-        except (ValueError, RuntimeError):
-            if made:
-                folder.discard_untrained()
-            raise
-
-
-def _of(experiment: Experiment | None, path: Path) -> Experiment:
-    return RunFolder.open(path).experiment() if experiment is None else experiment
-
-
-def _check_same(experiment: Experiment, folder: RunFolder) -> None:
-    """A worker that was started anew goes on with the run that it left, and with no other."""
-    if folder.experiment() != experiment:
-        raise ValueError(f"{folder.path} holds another run; choose another --out")
-
-
-def _refuse_ranks(experiment: Experiment) -> None:
-    if ranks.named().world > 1:
-        raise ValueError(
-            f"{experiment.recipe} trains in one process; start it without torchrun, which is for recipes imagenet.…"
-        )
-
-
-def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
-    """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
-    if experiment.conv is not None:
-        return _make_conv_fleet(experiment, experiment.conv, hidden, dataset, where)
-    each = [arm for arm in experiment.arms for _ in experiment.seeds]
-    return initial_fleet(
-        (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
-        experiment.seeds * len(experiment.arms),
-        _rates(experiment, hidden),
-        units=experiment.net.units,
-        sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm) for arm in each],
-        device=where,
-    )
-
-
-def _make_conv_fleet(
-    experiment: Experiment, conv: Conv, hidden: Sequence[int], dataset: Dataset, where: torch.device | str
-) -> Fleet:
-    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
-    shape, classes, units = outcome.image_shape(dataset), len(dataset.classes), experiment.net.units
-
-    def net(rates: Rates, seed: int) -> ConvNet:
-        return image_net(conv, hidden, classes, shape=shape, units=units, rates=rates, seed=seed)
-
-    images = dataset.train.inputs.view(-1, *shape)
-    mean = pixel_mean(images)
-    spreads = conv.initial_sd
-    if not spreads:
-        few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
-        spreads = working_spreads(net(Rates(), 0), few, max(experiment.net.initial_bias, 0.5))
-    rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
-    return conv_fleet(
-        [net(own, seed) for own, (_, seed) in zip(rates, pairs, strict=True)],
-        [seed for _, seed in pairs],
-        spreads,
-        output_sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
-        units=units,
-        mean=mean,
-        scale=conv.scale,
-        decays=[experiment.decays(arm) for arm, _ in pairs],
-        device=where,
-    )
-
-
-def load_fleet(
-    experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: torch.device
-) -> tuple[Fleet, list[Fault], Dataset]:
-    """The fleet as a run last saved it, the nets that were stopped, and the cases as its nets see them.
-
-    The run must have finished, and settings and data still be the same.
-    """
-    with of_finished(folder):
-        if experiment.pretrain and experiment.pretrain.model == "dbm":
-            stack = pretraining.prepare(experiment, hidden, dataset, where)
-            pretraining.restore(stack, experiment, folder, hidden, dataset, whole=True)
-            dataset = seen(stack, dataset, len(experiment.arms))
-        fleet = make_fleet(experiment, hidden, dataset, where)
-        facts = _restore(fleet, experiment, folder, hidden, dataset, whole=True)
-    return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
-
-
-def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
-    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
-    if experiment.conv is not None:
-        raise ValueError(f"{folder.path} holds image nets, and only dense nets can be taken out of a run yet")
-    path = folder.state(hidden, len(experiment.net.hidden))
-    with of_finished(folder):
-        tensors, facts = checkpoint.read(path)
-    check_settings(facts, experiment, experiment.digest(), path)
-
-    def group(name: str) -> list[torch.Tensor]:
-        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
-
-    return Fleet(
-        units=experiment.net.units,
-        output="softmax",
-        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
-        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
-        weights=group("weights"),
-        biases=group("biases"),
-        weight_velocities=group("weight_velocities"),
-        bias_velocities=group("bias_velocities"),
-    )
-
-
-@contextmanager
-def of_finished(folder: RunFolder) -> Iterator[None]:
-    """Says what to do about files of a finished run that cannot be read; states before them are of other epochs."""
-    try:
-        yield
-    except checkpoint.Damaged as error:
-        remedy = f"remove {folder.result}, and `meannet run --resume {folder.path}` makes it anew"
-        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
 
 
 def _run(
@@ -346,7 +209,7 @@ def _train_one(
     if stack and experiment.pretrain:
         install_(fleet, stack, scale_up=experiment.pretrain.scale_up)
     each = [arm for arm in experiment.arms for _ in experiment.seeds]
-    facts = _restore(fleet, experiment, folder, hidden, dataset)
+    facts = restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
     if facts["epoch"]:
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
@@ -372,7 +235,10 @@ def _train_one(
             "chosen": chosen(experiment),
             "data": dataset.digest,
         }
-        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), fleet.state(), facts)
+        tensors = fleet.state()
+        if isinstance(fleet, ConvFleet):  # a net is of no use without it
+            tensors["mean"] = torch.as_tensor(fleet.mean)
+        checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), tensors, facts)
         saved_epoch, saved_at = epoch_now, time.perf_counter()
 
     for epoch in train(
@@ -410,34 +276,6 @@ def _train_one(
 
 def _shown(name: str, folder: RunFolder) -> str:
     return name if folder.fold is None else f"{name}, turn {folder.fold + 1}"
-
-
-def _restore(
-    fleet: Fleet,
-    experiment: Experiment,
-    folder: RunFolder,
-    hidden: Sequence[int],
-    dataset: Dataset,
-    *,
-    whole: bool = False,
-) -> dict[str, Any]:
-    """Put the saved state into the fleet, which must or may be there; returns what was saved beside it."""
-    path = folder.state(hidden, len(experiment.net.hidden))
-    if not whole and not path.exists():
-        return {"epoch": 0, "faults": []}
-    tensors, facts = checkpoint.read(path)
-    check_unchanged(facts, experiment, experiment.digest(), path, dataset)
-    for name, tensor in fleet.state().items():
-        tensor.copy_(tensors[name])
-    return facts
-
-
-def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
-    """Of the visible units and of each hidden layer, (nets, 1)."""
-    each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
-    visible_rates, hidden_rates = zip(*each, strict=True)
-    layers = [visible_rates, *[hidden_rates] * len(hidden)]
-    return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
 
 
 def _saved_epochs(every: Sequence[Lot], dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, int], int]:

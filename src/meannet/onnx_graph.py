@@ -110,6 +110,16 @@ class _Graph:
         share = self.add("Div", z, self.constant(np.array(reach, np.float32)))
         return self.add("Div", z, self.add("Sqrt", self.add("Add", self.add("Mul", share, share), one)))
 
+    def pool(self, part: plain.Pool, value: str) -> str:
+        """Windows that reach over the edge are filled up before: runtimes differ in what they make of them."""
+        _, right, _, below = part.over
+        most = part.kind == "max"
+        filler = self.constant(np.array(plain.LEAST if most else 0.0, np.float32))
+        value = self.add("Pad", value, self.constant(np.array([0, 0, 0, 0, 0, 0, below, right])), filler)
+        window = {"kernel_shape": list(part.window), "strides": [part.stride] * 2}
+        value = self.add("MaxPool" if most else "AveragePool", value, **window)
+        return value if most else self.add("Div", value, self.constant(part.inside))
+
     def mean_field(self, part: plain.MeanField, value: str) -> str:
         below = self.part(part.first, value)
         weight, bias = self.constant(part.second.weight), self.constant(part.second.bias)
@@ -130,6 +140,22 @@ class _Graph:
                 return value if part.reach is None else self.drawn_in(value, part.reach)
             case nn.Linear():
                 return self.add("Gemm", value, self.constant(part.weight), self.constant(part.bias), transB=1)
+            case nn.Unflatten():
+                sizes = (0, *part.unflattened_size)  # 0: as many cases as there are
+                return self.add("Reshape", value, self.constant(np.array(sizes)))
+            case nn.Flatten():
+                return self.add("Flatten", value)
+            case nn.Conv2d():
+                assert part.bias is not None
+                pads = [int(side) for side in part.padding] * 2
+                return self.add("Conv", value, self.constant(part.weight), self.constant(part.bias), pads=pads)
+            case plain.Pool():
+                return self.pool(part, value)
+            case plain.Norm():
+                adjacent = self.constant(part.adjacent[:, :, None, None])
+                squares = self.add("Conv", self.add("Mul", value, value), adjacent)
+                total = self.add("Add", squares, self.constant(np.array(1.0, np.float32)))
+                return self.add("Mul", value, self.add("Pow", total, self.constant(np.array(-part.beta, np.float32))))
             case plain.MeanField():
                 return self.mean_field(part, value)
             case nn.ReLU():

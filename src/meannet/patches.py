@@ -240,16 +240,13 @@ def judge(
     net, own = fleet.nets[0].eval(), cases[ranks.rank :: ranks.world]
     total = torch.zeros(3, dtype=torch.float64, device=fleet.device)
     with Stream(data.folder, part, TESTED_AT_ONCE, workers) as stream:
-        labels = torch.from_numpy(stream.labels[own])
         blocks = [own[first : first + TESTED_AT_ONCE] for first in range(0, len(own), TESTED_AT_ONCE)]
-        for block, pixels, right in zip(blocks, stream.batches(blocks), labels.split(TESTED_AT_ONCE), strict=True):
-            found = averaged(net, fleet, _images(pixels), views)
-            right = right.to(fleet.device)
+        for pixels, labels in batches(stream, blocks):
+            found, right = averaged(net, fleet, _images(pixels), views), torch.from_numpy(labels).to(fleet.device)
             best = found.topk(min(TOP, found.shape[1]), dim=1).indices
             total[0] += (best[:, 0] != right).sum()
             total[1] += (best != right[:, None]).all(1).sum()
             total[2] += found.gather(1, right[:, None]).double().log().sum()
-            assert len(block) == len(right)
     ranks.total_(total)
     wrong, beyond, log_probability = total.tolist()
     return {"errors": int(wrong), "top5_errors": int(beyond), "log_probability": log_probability / len(cases)}

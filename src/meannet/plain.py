@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor, nn
 
 FARTHEST = 1e9  # so that no square overflows
+LEAST = -3e38  # smaller than any activity
 
 
 class Standardise(nn.Module):
@@ -66,6 +68,45 @@ class Restore(Standardise):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.scale + self.mean
+
+
+class Pool(nn.Module):
+    """Maximum or average of windows of maps, the last of which may reach over the edge; only what is inside counts."""
+
+    inside: Tensor  # the share of each window that is inside
+
+    def __init__(self, kind: str, size: int, rows: int, columns: int, stride: int):
+        super().__init__()
+        self.kind, self.stride, self.window = kind, stride, (min(size, rows), min(size, columns))
+        over, shares = [], []
+        for side, window in zip((rows, columns), self.window, strict=True):
+            further = -(-(side - window) // stride)
+            count = further + (further * stride < side)  # each window begins inside
+            starts = range(0, count * stride, stride)
+            over.append(max(0, starts[-1] + window - side))
+            shares.append([(min(side, start + window) - start) / window for start in starts])
+        self.over = (0, over[1], 0, over[0])
+        down, across = (torch.tensor(share, dtype=torch.float64, device="cpu") for share in shares)
+        self.register_buffer("inside", down[:, None] * across, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "max":
+            return F.max_pool2d(F.pad(x, self.over, value=LEAST), self.window, self.stride)
+        return F.avg_pool2d(F.pad(x, self.over), self.window, self.stride) / self.inside.to(x.dtype)
+
+
+class Norm(nn.Module):
+    """x / (1 + sum of alpha x² over adjacent channels)^beta; `adjacent` is (channels, channels), with alpha or 0."""
+
+    adjacent: Tensor
+
+    def __init__(self, channels: int, beta: float):
+        super().__init__()
+        self.beta = beta
+        self.register_buffer("adjacent", torch.empty(channels, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1 + F.conv2d(x * x, self.adjacent[:, :, None, None])).pow(-self.beta)
 
 
 class Softmaxes(nn.Module):
@@ -140,6 +181,8 @@ def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
     sizes, layers = list(facts["sizes"]), len(facts["sizes"]) - 1
     with torch.device("meta"):
         parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]), facts["reach"])]
+        if facts.get("layers"):
+            return nn.Sequential(*parts, *(_image_part(one, facts) for one in facts["layers"]), nn.Softmax(-1))
         if facts.get("sweeps"):
             parts.append(MeanField(*sizes[:3], sweeps=facts["sweeps"]))
             sizes[0] += sizes[2]
@@ -154,6 +197,26 @@ def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
         else:
             parts.append(nn.Sigmoid() if facts["output"] == "logistic" else nn.Softmax(-1))
     return nn.Sequential(*parts)
+
+
+def _image_part(one: Sequence[Any], facts: Mapping[str, Any]) -> nn.Module:
+    """A part of an image net: its kind, and sizes."""
+    match one:
+        case ["maps", channels, rows, columns]:
+            return nn.Unflatten(1, (channels, rows, columns))
+        case ["conv", channels, banks, size]:
+            return nn.Conv2d(channels, banks, size, padding=size // 2)
+        case ["units"]:
+            return nn.Sigmoid() if facts["units"] == "logistic" else nn.ReLU()
+        case ["pool", kind, _, size, rows, columns, stride]:
+            return Pool(kind, size, rows, columns, stride)
+        case ["norm", channels, beta]:
+            return Norm(channels, beta)
+        case ["flat"]:
+            return nn.Flatten()
+        case ["dense", inputs, units]:
+            return nn.Linear(inputs, units)
+    raise ValueError(f"no part of an image net is called {one[0]!r}")
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         export.check_target(out, force=options.force)
     trained = _trained(options)
     facts = trained.facts
-    wanted = files.Wanted(facts["sizes"][0], facts["image"], facts["names"], facts["largest"])
+    wanted = files.Wanted(facts["sizes"][0], facts["image"], facts["names"], facts["largest"], facts.get("channels", 1))
     cases, inputs = files.read([Path(path) for path in options.files], wanted, _say)
     outputs = _outputs(trained, inputs)
     as_json = options.json or (out is not None and out.suffix == ".json")

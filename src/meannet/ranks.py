@@ -106,3 +106,9 @@ def joined(where: torch.device) -> Iterator[Ranks]:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
     finally:
         dist.destroy_process_group()
+
+
+def refuse_several(recipe: str) -> None:
+    """For what one process trains alone."""
+    if named().world > 1:
+        raise ValueError(f"{recipe} trains in one process; start it without torchrun, which is for recipes imagenet.…")

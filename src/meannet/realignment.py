@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meannet import data, recognition
 from meannet.config import Experiment
 from meannet.data import Cases, Dataset
-from meannet.experiment import trained_fleet
+from meannet.fleets import trained_fleet
 from meannet.lots import Lot, lots, turns_of
 from meannet.runlog import RunFolder
 from meannet.speech.decoding import align_within

@@ -7,8 +7,7 @@ there repeats and skips nothing.
 import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,101 +16,46 @@ import torch
 
 from meannet import checkpoint, device, examples, outcome, patches
 from meannet.config import Experiment, to_json
-from meannet.core import schedule
-from meannet.core.sgd import step_size
 from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
-from meannet.fast.patches import pinned
 from meannet.nn.convfleet import ConvFleet
-from meannet.nn.convnets import largest_rate
+from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
-from meannet.pretraining import check_unchanged, chosen
-from meannet.ranks import Ranks
+from meannet.ranks import Ranks, joined
 from meannet.runlog import RunFolder
-from meannet.train import Epoch, Fault, Tally, find_faults
-
-ASK_EVERY = 10  # updates after which ranks agree on whether to save or to stop
-SAVING_SHARE = 50  # saving takes no more than one of so many seconds
-JUDGED_FOR_A_RATE = 1024  # training cases on which an objective must fall for a learning rate to do
 
 
-@dataclass
-class Loop:
-    """A run under way: its parts, and how far it is."""
+def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, Any]:
+    """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
+    where = device.choose(options.device)
+    with joined(where) as all_ranks:
+        where, folder, made = all_ranks.device, RunFolder(path), False
+        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
+        if all_ranks.first and experiment is not None:
+            if all_ranks.restarts and (path / "experiment.json").exists():
+                _check_same(experiment, folder)
+            else:
+                folder, made = RunFolder.create(path, experiment), True
+        if all_ranks.any(folder.result.exists()) == [True]:  # only after a restart
+            return folder.found() if all_ranks.first else {}
+        try:
+            with folder.locked() if all_ranks.first else nullcontext():
+                return run(_of(experiment, path), folder, prepared, where, options, all_ranks)
+        except (ValueError, RuntimeError):
+            if made:
+                folder.discard_untrained()
+            raise
 
-    experiment: Experiment
-    folder: RunFolder
-    data: Prepared
-    fleet: ConvFleet
-    engine: Any
-    ranks: Ranks
-    options: Any
-    name: str
-    workers: int
-    seconds: Callable[[], float]
-    lr: float | None = None
-    epoch: int = 0
-    update: int = 0  # of the epoch
-    tally: Tally | None = None  # of its updates so far, where it was taken up again
-    fault: Fault | None = None
-    saved: tuple[int, int] = (0, 0)
-    saved_at: float = 0.0
-    saving: float = 0.0  # seconds that it took last
 
-    @property
-    def updates(self) -> int:
-        """In an epoch."""
-        return -(-self.data.cases // self.experiment.optim.batch)
+def _of(experiment: Experiment | None, path: Path) -> Experiment:
+    return RunFolder.open(path).experiment() if experiment is None else experiment
 
-    def save(self) -> None:
-        if self.saved == (self.epoch, self.update):
-            return
-        begun = time.perf_counter()
-        tally = patches.tally_facts(self.engine.tally()) if self.update else None
-        facts = {
-            "epoch": self.epoch,
-            "update": self.update,
-            "tally": tally,
-            "lr": self.lr,
-            "faults": [vars(self.fault)] if self.fault else [],
-            "settings": self.experiment.digest(),
-            "chosen": chosen(self.experiment),
-            "data": self.data.digest,
-        }
-        if self.ranks.first:
-            checkpoint.save(self.path, self.fleet.state(), facts)
-        self.saved, self.saved_at = (self.epoch, self.update), time.perf_counter()
-        self.saving = self.saved_at - begun
 
-    @property
-    def path(self) -> Path:
-        return self.folder.state(self.experiment.net.hidden[0], 1)
-
-    def restore(self) -> None:
-        """Take up what was saved; the first rank reads it for all."""
-        facts, tensors = None, {}
-        if self.ranks.first and checkpoint.exists(self.path):
-            tensors, facts = checkpoint.load(self.path)
-            check_unchanged(facts, self.experiment, self.experiment.digest(), self.path, self.data)  # type: ignore[arg-type]
-            for name, tensor in self.fleet.state().items():
-                tensor.copy_(tensors[name])
-        facts = self.ranks.share(facts)
-        if facts is None:
-            return
-        self.ranks.spread_(list(self.fleet.state().values()))
-        self.epoch, self.update, self.lr = facts["epoch"], facts["update"], facts["lr"]
-        self.saved = self.epoch, self.update
-        self.fault = Fault(**facts["faults"][0]) if facts["faults"] else None
-        if facts["tally"] and self.ranks.first:
-            self.tally = patches.tally_from(facts["tally"], self.fleet.device)
-        place = f", update {self.update:,}" if self.update else ""
-        self.options.say(f"{self.name} goes on from epoch {self.epoch} of {self.experiment.optim.epochs}{place}")
-
-    def due(self) -> bool:
-        """Whether it is time to save; not so often that saving takes a notable share of the time."""
-        wait = max(60 * self.options.save_minutes, SAVING_SHARE * self.saving)
-        return time.perf_counter() - self.saved_at >= wait
+def _check_same(experiment: Experiment, folder: RunFolder) -> None:
+    """A worker that was started anew goes on with the run that it left, and with no other."""
+    if folder.experiment() != experiment:
+        raise ValueError(f"{folder.path} holds another run; choose another --out")
 
 
 def run(
@@ -154,11 +98,11 @@ def run(
         if loop.lr is None:
             assert experiment.patches is not None
             loop.lr = search_rate(loop) if experiment.patches.search else experiment.lr(arm)
-        judged = _train(loop)
+        judged = train(loop)
         if judged is None:
             raise Interrupted
-        if judged == {}:
-            judged = patches.judge(fleet, data, data.judged, _all(data.n_test), ranks, workers)
+        if judged == {} and loop.fault is None:
+            judged = patches.judge(fleet, data, data.judged, np.arange(data.n_test), ranks, workers)
         if not ranks.first:
             return {}
         if loop.fault is None:
@@ -188,134 +132,6 @@ def net_name(experiment: Experiment, data: Prepared) -> str:
     assert given is not None
     below = [f"3x{given.size}x{given.size}", *(f"c{banks}" for banks in given.banks)]
     return "-".join([*below, *map(str, hidden), str(len(data.classes))])
-
-
-def search_rate(loop: Loop) -> float:
-    """The largest power of ten with which some updates reduce the objective on training cases (F.7)."""
-    experiment, data = loop.experiment, loop.data
-    given, (seed,), optim = experiment.patches, experiment.seeds, experiment.optim
-    assert given is not None
-    state = list(loop.fleet.state().values())
-    first = [tensor.clone() for tensor in state]
-    few = patches.order(seed, 0, data.cases)[:JUDGED_FOR_A_RATE]
-    updates = min(given.search, loop.updates)
-
-    def objective() -> float:
-        found = patches.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
-        return -found["log_probability"]
-
-    before = objective()
-
-    def reduces(rate: float) -> bool:
-        loop.engine.begin(0, step_size(optim.rule, rate, optim.momentum_start), optim.momentum_start)
-        own = optim.batch // loop.ranks.world
-        with Stream(data.folder, "train", own, loop.workers) as stream:
-            plan = patches.plan(seed, data.cases, optim.batch, 1, loop.ranks)
-            for update, (pixels, targets) in enumerate(patches.batches(stream, plan)):
-                if update == updates:
-                    break
-                loop.engine.take(pixels, targets, _in_batch(loop, update))
-                loop.engine.update_()
-        after = objective()
-        torch._foreach_copy_(state, first)
-        loop.options.say(f"learning rate {rate:g}: objective {before:.4g} becomes {after:.4g} in {updates} updates")
-        return after < before  # not where it is no number
-
-    return largest_rate(reduces)
-
-
-def _train(loop: Loop) -> dict[str, Any] | None:
-    """All epochs that are left; what the last one's test found, nothing where none was trained, None when stopped."""
-    experiment, data, ranks, optim = loop.experiment, loop.data, loop.ranks, loop.experiment.optim
-    judged: dict[str, Any] = {}
-    if loop.fault:
-        return judged
-    own = optim.batch // ranks.world
-    start = {"epoch": loop.epoch, "update": loop.update}
-    with (
-        Stream(data.folder, "train", own, loop.workers) as stream,
-        pinned(stream.slots, loop.fleet.device),
-    ):
-        plan = patches.plan(experiment.seeds[0], data.cases, optim.batch, optim.epochs, ranks, **start)
-        found = patches.batches(stream, plan)
-        while loop.epoch < optim.epochs:
-            momentum, rate = _begin(loop)
-            begun, first = time.perf_counter(), loop.update
-            for update in range(loop.update, loop.updates):
-                pixels, targets = next(found)
-                loop.engine.take(pixels, targets, _in_batch(loop, update))
-                loop.engine.update_()
-                loop.update = update + 1
-                if loop.update % ASK_EVERY == 0 and loop.update < loop.updates and _asked(loop):
-                    return None
-            tally = loop.engine.tally()
-            rounds = (loop.updates - first) * optim.batch / (time.perf_counter() - begun)
-            loop.epoch, loop.update, loop.tally = loop.epoch + 1, 0, None
-            faults = find_faults(loop.fleet, tally, loop.epoch, [rate])
-            if faults:
-                loop.fault = faults[0]
-                loop.options.say(outcome.describe_fault(experiment, loop.name, faults[0]))
-                loop.epoch, loop.update = loop.saved
-                break
-            judged = _record(loop, tally, rate, momentum, rounds) or judged
-            if _asked(loop, epoch_ended=True):
-                return None
-    if loop.fault:
-        # Back to the last state that was saved, which is what a net that diverged keeps.
-        fault = loop.fault
-        loop.restore()
-        loop.fault = fault
-        return {}
-    return judged
-
-
-def _begin(loop: Loop) -> tuple[float, float]:
-    optim, lr = loop.experiment.optim, loop.lr
-    assert lr is not None
-    momentum = schedule.momentum(
-        loop.epoch, start=optim.momentum_start, end=optim.momentum_end, ramp=optim.momentum_epochs
-    )
-    rate = schedule.learning_rate(loop.epoch, start=lr, decay=optim.decay, cuts=optim.cuts)
-    first = loop.epoch * loop.updates + loop.update
-    loop.engine.begin(first, step_size(optim.rule, rate, momentum), momentum, loop.tally)
-    return momentum, rate
-
-
-def _asked(loop: Loop, *, epoch_ended: bool = False) -> bool:
-    """Save where it is time to, or where some rank was told to stop; whether the run is to stop."""
-    every, ended = loop.options.save_epochs, loop.epoch == loop.experiment.optim.epochs
-    due = loop.due() or (epoch_ended and (loop.epoch == 1 or ended))
-    due |= epoch_ended and every is not None and loop.epoch - loop.saved[0] >= every
-    stop, save = loop.ranks.any(loop.options.stop() and not ended, due)
-    if stop or save:
-        loop.save()
-    return stop
-
-
-def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: float) -> dict[str, Any] | None:
-    """Test the net where its record is due, and tell how far it is."""
-    from meannet.experiment import Progress
-
-    experiment, data = loop.experiment, loop.data
-    epoch = Epoch(
-        epoch=loop.epoch,
-        train_loss=(tally.loss / data.cases).tolist(),
-        train_error=(tally.errors.double() / data.cases).tolist(),
-        lr=[rate],
-        momentum=momentum,
-    )
-    judged, means = None, {}
-    if loop.epoch == experiment.optim.epochs or loop.epoch % experiment.record_every == 0:
-        judged = patches.judge(loop.fleet, data, data.judged, _all(data.n_test), loop.ranks, loop.workers)
-        errors = [judged["errors"] / data.n_test]
-        means = outcome.arm_means(experiment, errors, set())
-        if loop.ranks.first:
-            (line,) = outcome.epoch_records(experiment, loop.name, epoch, errors, set(), loop.seconds())
-            line |= {"top5_error": judged["top5_errors"] / data.n_test, "images_per_s": round(rounds, 1)}
-            loop.folder.append([line])
-    if loop.ranks.first:
-        loop.options.progress(Progress(loop.name, epoch, experiment.optim.epochs, means, loop.seconds()))
-    return judged
 
 
 def _result(loop: Loop, judged: dict[str, Any], where: torch.device) -> dict[str, Any]:
@@ -386,16 +202,6 @@ def _examples(loop: Loop) -> dict[str, Any]:
     labels = np.array(shards.Reader(data.folder, data.judged).index[:, 3])
     facts = {"net": loop.name, "arm": arm.name, "seed": seed, "views": 10}
     return facts | examples.gather(labels, data.classes, look)
-
-
-def _in_batch(loop: Loop, update: int) -> int:
-    """Cases of all ranks in this mini-batch."""
-    batch = loop.experiment.optim.batch
-    return min(batch, loop.data.cases - update * batch)
-
-
-def _all(cases: int) -> np.ndarray:
-    return np.arange(cases)
 
 
 def _on_this_machine(ranks: Ranks) -> int:

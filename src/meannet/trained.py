@@ -16,8 +16,10 @@ from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, shape
 from meannet.estimators.saved import described
-from meannet.experiment import of_finished, trained_fleet
+from meannet.fleets import of_finished, trained_fleet
 from meannet.lots import turns_of
+from meannet.nn import convplain
+from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
 from meannet.pretraining import trained_machines
 from meannet.runlog import RunFolder
@@ -89,6 +91,8 @@ class Picked:
 def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cpu") -> Picked:
     """The nets of one architecture and arm that were chosen, or that are chosen by themselves, on a device."""
     result, experiment = folder.found(), folder.experiment()
+    if experiment.patches is not None:
+        raise ValueError(f"{folder.path} holds a net of H, which predict and export do not take; cifar10's they do")
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
@@ -125,9 +129,13 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
         with of_finished(folder):
             every = trained_machines(picked.experiment, folder, hidden, visible, fleet.sizes[-1])
         machines = [every[picked.experiment.seeds.index(seed)] for seed in picked.seeds]
-    inputs = Scaling(np.zeros(visible), np.full(visible, divisor))
+    if isinstance(fleet, ConvFleet):
+        network, known = convplain.mean_module(fleet, divisor)
+    else:
+        inputs = Scaling(np.zeros(visible), np.full(visible, divisor))
+        network, known = mean_module(fleet, inputs, None, machines, sweeps), shape(fleet, inputs)
     image, classes = picked.facts.get("image"), picked.facts.get("classes")
-    facts = shape(fleet, inputs) | {
+    facts = known | {
         "meannet": __version__,
         "of": f"{picked.experiment.recipe}: {picked.name}",
         "answers": "single",
@@ -137,7 +145,7 @@ def _of_run(folder: RunFolder, choice: Choice) -> Trained:
         "largest": divisor if image else None,
         "sweeps": sweeps,
     }
-    return Trained(mean_module(fleet, inputs, None, machines, sweeps), facts, picked.chosen)
+    return Trained(network, facts, picked.chosen)
 
 
 def _arm(folder: RunFolder, experiment: Experiment, result: dict[str, Any], choice: Choice) -> tuple[Row, str]:

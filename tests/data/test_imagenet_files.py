@@ -100,6 +100,17 @@ def test_a_killed_preparation_goes_on_and_ends_in_the_same_files(tmp_path):
     assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
 
 
+def test_what_is_prepared_is_left_alone_and_a_shard_that_went_away_made_anew(folders, tmp_path):
+    out = tmp_path / "out"
+    first, made = prepare(folders, out), {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
+    assert prepare(folders, out) == first
+    (out / "train-00001.tar").unlink()
+    (out / "index.json").unlink()  # what is left is enough to make it again
+    assert prepare(folders, out) == first
+    again = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
+    assert {name for name in made if made[name] != again[name]} == {"train-00001.tar"}
+
+
 def test_a_full_disk_leaves_whole_shards_and_one_line(folders, tmp_path):
     out = tmp_path / "out"
     with no_file_above(9000), pytest.raises(OSError, match="File too large") as caught:

@@ -12,7 +12,13 @@ from meannet.nn.convfleet import conv_fleet, pixel_mean
 from meannet.nn.convnets import Rates, image_net
 from meannet.train import train
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+    # What the compiler says of itself.
+    pytest.mark.filterwarnings(
+        "ignore:.*torch.jit:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
+    ),
+]
 SHAPE = (3, 16, 16)
 CONV = Conv(banks=(32, 32), pools=("max", "average"), local=(8,))
 
@@ -47,12 +53,12 @@ def test_captured_updates_do_about_what_plain_ones_do(compiled, limit):
     for epoch in range(3):
         found = [engine.epoch(epoch, [0.01] * 3, 0.9, never) for engine in engines]
         losses = [tally.loss for tally in found]
-        assert torch.allclose(*losses, rtol=0.02), losses
+        assert torch.allclose(*losses, rtol=0.05), losses  # products are of bfloat16 numbers
         assert all(tally.active.all() and tally.moved.all() for tally in found)
     for name, tensor in one.state().items():
         if "weights" in name or "biases" in name:
             away = (tensor - two.state()[name]).norm()
-            assert away < 0.05 * tensor.norm(), (name, away, tensor.norm())
+            assert away < 0.05 * tensor.norm() + 0.01, (name, away, tensor.norm())
     dropouts = [[int(d.updates) for net in made.nets for d in net.dropouts()] for made in (one, two)]
     assert dropouts[0] == dropouts[1] == [30, 30]
 

@@ -350,3 +350,14 @@ def test_seed_3_alone_and_among_ten_draws_the_same_masks_and_ends_with_the_same_
     for name, tensor in alone.state().items():
         apart = (tensor[0] - among.state()[name][3]).norm() / tensor[0].norm()
         assert apart <= 1e-5, name
+
+
+@pytest.mark.parametrize("units", dense.UNITS)
+@pytest.mark.parametrize("cases", [1, 40])
+def test_one_nets_mean_network_is_that_of_the_same_net_in_a_fleet(units, cases):
+    rates = [torch.full((2, 1), rate, dtype=torch.float64) for rate in (0.2, 0.5, 0.3)]
+    fleet = dense.initial_fleet((7, 9, 11, 3), (1, 2), rates, units=units, sd=0.5, bias=0.1)
+    inputs = torch.rand(1, cases, 7, generator=torch.Generator().manual_seed(0))
+    together = dense.mean_network(fleet, inputs)
+    for net in range(2):
+        torch.testing.assert_close(dense.mean_network(fleet.pick([net]), inputs)[0], together[net])

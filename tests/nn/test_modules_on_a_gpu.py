@@ -11,7 +11,13 @@ from meannet import convert, mean_network, sample_networks
 from meannet.nn import Dropout, LocallyConnected2d, RandomGroupConv2d, ResponseNorm, seed_dropout_
 from meannet.optim import DropoutSGD, param_groups
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    # What the compiler says of itself.
+    pytest.mark.filterwarnings(
+        "ignore:.*torch.jit:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
+    ),
+]
 
 
 def a_net():

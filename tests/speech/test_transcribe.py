@@ -10,6 +10,7 @@ from spoken_toys import CHORDS, RATE, sung, toy, write_corpus, write_wav
 from meannet import cli, recognition, report
 from meannet import experiment as experiments
 from meannet.data import load
+from meannet.fleets import make_fleet
 from meannet.report import runs, speech
 from meannet.speech import phones, scoring
 from meannet.speech.fbank import SHIFT
@@ -52,7 +53,7 @@ def test_the_closing_lines_of_a_run_say_how_silence_is_scored(folder, capsys):
 def test_frame_figures_are_those_of_the_mean_network_frame_by_frame(folder):
     experiment = toy(folder / "corpus")
     dataset = load(experiment.data, say=lambda line: None).folds[0]
-    fleet = experiments.make_fleet(experiment, (32,), dataset, "cpu")
+    fleet = make_fleet(experiment, (32,), dataset, "cpu")
     figures = recognition.frame_figures(fleet, dataset.test.inputs, dataset.test.targets)
     for net in range(len(fleet.seeds)):
         logs = recognition.log_probabilities(recognition.alone(fleet, net), dataset.test.inputs)

@@ -76,7 +76,7 @@ def latency(where: torch.device, repeats: int = 20) -> dict[str, float]:
         return net(views.contiguous(memory_format=torch.channels_last)).softmax(-1).mean(0)
 
     predict()
-    return spread([1000 * timed(predict, where) for _ in range(repeats)])
+    return median_spread([1000 * timed(predict, where) for _ in range(repeats)])
 
 
 def _nets(size: Size) -> dict[str, Callable[[int], ConvNet]]:
@@ -189,7 +189,7 @@ def timed(run: Callable[[], Any], where: torch.device) -> float:
 
 
 def _row(one: Participant, seconds: list[float]) -> dict[str, Any]:
-    speeds = spread([one.nets * one.updates / each for each in seconds])
+    speeds = median_spread([one.nets * one.updates / each for each in seconds])
     return {
         "who": one.who,
         "net": one.net,
@@ -203,7 +203,7 @@ def _row(one: Participant, seconds: list[float]) -> dict[str, Any]:
     }
 
 
-def spread(values: list[float]) -> dict[str, float]:
+def median_spread(values: list[float]) -> dict[str, float]:
     """Median and interquartile range."""
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
     return {"median": round(middle, 3), "spread": round(high - low, 3)}

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from meannet import device
-from meannet.bench.images import spread
+from meannet.bench.images import median_spread
 from meannet.data import imagenet, pictures, shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
 
 ROWS, COLUMNS = 375, 500  # of a usual picture of ILSVRC
 PICTURES, BATCH, REPEATS = 240, 128, 5
-SECONDS = 2.0  # that each repeat reads for
+SECONDS = 1.0  # that each repeat reads for
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -82,7 +82,7 @@ def _prepared(source: Path, folder: Path, document: dict[str, Any]) -> dict[str,
         begun = time.perf_counter()
         shards.write(folder, f"again-{k}", items, size=document["size"], quality=document["quality"])
         rates.append(len(items) / (time.perf_counter() - begun))
-    found = spread(rates)
+    found = median_spread(rates)
     return {"images_per_s_a_core": found["median"], "spread": found["spread"], "repeats": REPEATS}
 
 
@@ -98,7 +98,7 @@ def _read(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
             while time.perf_counter() - begun < seconds:
                 read += len(next(found))
             rates.append(read / (time.perf_counter() - begun))
-    figures = spread(rates)
+    figures = median_spread(rates)
     return {
         "workers": workers,
         "images_per_s": figures["median"],

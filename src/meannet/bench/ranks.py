@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from meannet import device, ranks
 from meannet.bench.imagenet import Size, synthetic_fleet
-from meannet.bench.images import spread, timed
+from meannet.bench.images import median_spread, timed
 from meannet.config import Patches
 from meannet.data.team import cores
 from meannet.nn.convnets import patch_net
@@ -34,7 +34,7 @@ SMALL = Size(
     picture=72,
     batch=16,  # of each rank
     updates=5,
-    repeats=9,
+    repeats=7,
 )
 TIMEOUT = 120.0  # seconds that a number of ranks may take
 WAYS = ("together", "apart", "exchange")
@@ -134,7 +134,7 @@ def _started(world: int, size: Size) -> dict[str, list[float]]:
 
 
 def _row(world: int, times: dict[str, list[float]]) -> dict[str, Any]:
-    found = {name: spread(values) for name, values in times.items()}
+    found = {name: median_spread(values) for name, values in times.items()}
     row: dict[str, Any] = {"ranks": world, "repeats": len(times["together"])}
     for name, figures in found.items():
         row |= {f"{name}_ms": figures["median"], f"{name}_spread": figures["spread"]}

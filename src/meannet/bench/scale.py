@@ -5,6 +5,7 @@ which does not hide behind it. Measured are updates on one GPU, the loader and, 
 How fast GPUs exchange is assumed, and all that follows from it is a prediction.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,29 +19,33 @@ BACKWARD = 2 / 3  # share of an update behind which an exchange can hide
 NEAR = 0.2  # how close a prediction should be to what was measured
 NET = "H with dropout"
 NONE_YET = "No bench is kept yet."
+ONE_SIZE = "No update with another size of mini-batch is kept, so what smaller shares would take is not known."
 
 
 @dataclass(frozen=True)
 class Cost:
     """What is known of one GPU: milliseconds of an update, fixed and for each picture; gradients; pictures a second."""
 
-    fixed: float
+    fixed: float | None  # None where one size of mini-batch was measured; all of its time is then counted by pictures
     picture: float
     gradient_bytes: int
-    loader: float
+    loader: float  # infinite where it was not measured
 
     @classmethod
-    def measured(cls, training: dict[str, Any], loader: dict[str, Any]) -> "Cost":
+    def measured(cls, training: dict[str, Any], loader: dict[str, Any] | None) -> "Cost":
         """From updates with two sizes of mini-batch; the loader is that of all cores beside one GPU."""
-        times = {row["batch"]: row["ms_per_update"] for row in training["rows"] if _ours(row)}
-        (small, less), (large, more) = sorted(times.items())
+        times = sorted((row["batch"], row["ms_per_update"]) for row in training["rows"] if _ours(row))
+        (small, less), (large, more) = times[0], times[-1]
+        gradients = 4 * training["parameters"][NET]
+        rate = max(row["images_per_s"] for row in loader["loader"]) if loader else math.inf
+        if small == large:
+            return cls(None, more / large, gradients, rate)
         picture = (more - less) / (large - small)
-        rate = max(row["images_per_s"] for row in loader["loader"])
-        return cls(max(0.0, more - large * picture), picture, 4 * training["parameters"][NET], rate)
+        return cls(max(0.0, more - large * picture), picture, gradients, rate)
 
     def compute(self, pictures: float) -> float:
         """Milliseconds of one GPU's share of an update."""
-        return self.fixed + self.picture * pictures
+        return (self.fixed or 0.0) + self.picture * pictures
 
     def exchange(self, gpus: int) -> float:
         """Milliseconds: around each machine, and then each GPU's part of the sum around the machines."""
@@ -87,15 +92,13 @@ def check(document: dict[str, Any]) -> list[Checked]:
 def blocks(kept: dict[str, dict[str, Any] | None]) -> dict[str, Callable[[], str]]:
     """What stands between the markers of docs/scale.md; `kept` has training, loader and ranks."""
     training, loader, ranks = (kept.get(name) for name in ("training", "loader", "ranks"))
-    # Two sizes of mini-batch, or what an update costs whatever its size is not known.
-    enough = training and loader and len({row["batch"] for row in training["rows"] if _ours(row)}) == 2
-    cost = Cost.measured(training, loader) if training and loader and enough else None
+    cost = Cost.measured(training, loader) if training and any(map(_ours, training["rows"])) else None
 
     return {
         "training": lambda: _training(training) if training else NONE_YET,
         "loader": lambda: _loader(loader) if loader else NONE_YET,
         "rank-check": lambda: _check_table(ranks) if ranks else NONE_YET,
-        "shared": lambda: _predictions(cost, shared=True) if cost else NONE_YET,
+        "shared": lambda: _predictions(cost, shared=True) if cost and cost.fixed is not None else ONE_SIZE,
         "each": lambda: _predictions(cost, shared=False) if cost else NONE_YET,
         "model": lambda: _model(cost) if cost else NONE_YET,
     }
@@ -175,12 +178,21 @@ def _check_table(document: dict[str, Any]) -> str:
 
 
 def _model(cost: Cost) -> str:
+    time = f"{1000 * cost.picture:.1f} µs for each picture"
+    if cost.fixed is None:
+        time = f"{128 * cost.picture:.2f} ms for 128 pictures (measured)"
+    else:
+        time = f"{cost.fixed:.2f} ms and {time} (measured, from two sizes of mini-batch)"
+    loader = "The loader was not measured, and nothing here is limited by it."
+    if cost.loader < math.inf:
+        loader = (
+            f"The loader gives {_whole(cost.loader)} pictures a second beside each GPU (measured, with as many cores "
+            "as the machine above has)."
+        )
     return (
-        f"One GPU's share of an update takes {cost.fixed:.2f} ms and {1000 * cost.picture:.1f} µs for each picture "
-        f"(measured, from two sizes of mini-batch). The gradients are {cost.gradient_bytes / 1e6:.0f} MB of float32 "
-        f"(counted). The loader gives {_whole(cost.loader)} pictures a second beside each GPU (measured, with as many "
-        f"cores as the machine above has). GPUs of a machine, {NODE} of them, exchange {INSIDE / 1e9:.0f} GB/s one way "
-        f"each, and {ACROSS / 1e9:.0f} GB/s with other machines (assumed)."
+        f"One GPU's share of an update takes {time}. The gradients are {cost.gradient_bytes / 1e6:.0f} MB of float32 "
+        f"(counted). {loader} GPUs of a machine, {NODE} of them, exchange {INSIDE / 1e9:.0f} GB/s one way each, and "
+        f"{ACROSS / 1e9:.0f} GB/s with other machines (assumed)."
     )
 
 

@@ -25,9 +25,11 @@ class Wanted(NamedTuple):
     image: tuple[int, int] | None  # rows and columns
     names: list[str] | None  # of the columns
     largest: float | None  # value of a pixel; the least is 0
+    channels: int = 1  # three for colour, red first
 
     def __str__(self) -> str:
-        return f"{self.inputs} inputs" + (f", {self.image[0]} x {self.image[1]} pixels" if self.image else "")
+        colour = " in colour" * (self.channels > 1)
+        return f"{self.inputs} inputs" + (f", {self.image[0]} x {self.image[1]} pixels{colour}" if self.image else "")
 
 
 def read(paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]) -> tuple[list[int] | list[str], np.ndarray]:
@@ -50,7 +52,8 @@ def read(paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]) -> t
     if wanted.image is None or wanted.largest is None:
         raise ValueError(f"{pictures[0]} is a picture; this net takes tables of {wanted.inputs} columns")
     names = [path.name if len({p.parent for p in pictures}) == 1 else str(path) for path in pictures]
-    return names, np.stack([_picture(path, wanted.image).ravel() for path in pictures]) * wanted.largest
+    found = [_picture(path, wanted.image, wanted.channels).ravel() for path in pictures]
+    return names, np.stack(found) * wanted.largest
 
 
 def _in_folder(folder: Path, say: Callable[[str], None]) -> list[Path]:
@@ -71,11 +74,12 @@ def _array(path: Path, wanted: Wanted) -> np.ndarray:
         raise ValueError(f"{path} is not a whole .npy file of numbers: {error}") from None
     if found.dtype.kind not in "biuf":
         raise ValueError(f"{path} holds {found.dtype}, not numbers")
-    as_pictures = found.ndim == 3 and wanted.image is not None and found.shape[1:] == tuple(wanted.image)
+    shape = (*[wanted.channels][: wanted.channels > 1], *(wanted.image or ()))
+    as_pictures = wanted.image is not None and found.shape[1:] == shape
     if not as_pictures and (found.ndim != 2 or found.shape[1] != wanted.inputs):
         shapes = f"(cases, {wanted.inputs})"
         if wanted.image:
-            shapes += f" or (cases, {wanted.image[0]}, {wanted.image[1]})"
+            shapes += f" or (cases, {', '.join(map(str, shape))})"
         raise ValueError(f"{path} has shape {found.shape}; the net takes {shapes}")
     return np.array(found.reshape(len(found), wanted.inputs), np.float64)
 
@@ -146,8 +150,8 @@ def _check_values(path: Path, found: np.ndarray, wanted: Wanted) -> None:
         )
 
 
-def _picture(path: Path, size: tuple[int, int]) -> np.ndarray:
-    """Grey values from 0, black, to 1."""
+def _picture(path: Path, size: tuple[int, int], channels: int) -> np.ndarray:
+    """Grey values from 0, black, to 1; or those of red, green and blue, (3, rows, columns)."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -163,10 +167,12 @@ def _picture(path: Path, size: tuple[int, int]) -> np.ndarray:
     if problem:
         raise ValueError(f"{path} {problem}")
     if pixels.ndim == 2:
-        return pixels.astype(np.float64) / 65535
+        return np.broadcast_to(pixels.astype(np.float64) / 65535, (channels, *pixels.shape))
     red, green, blue, opacity = np.moveaxis(pixels, -1, 0)
     if (opacity < 255).any():
         raise ValueError(f"{path} is transparent in places; put it on a background first")
+    if channels > 1:
+        return np.stack((red, green, blue)).astype(np.float64) / 255
     if (red != green).any() or (red != blue).any():
         raise ValueError(f"{path} is in colour; save it in grey first")
     return np.asarray(red, np.float64) / 255

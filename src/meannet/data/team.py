@@ -71,7 +71,7 @@ class Team:
     def map(self, jobs: Iterator[dict[str, Any]]) -> Iterator[Any]:
         """Answers as they come; each worker has one job at a time."""
         idle, busy = list(range(len(self))), set()
-        left = True
+        left = bool(idle)  # nobody works through no jobs
         while left or busy:
             while left and idle:
                 job = next(jobs, None)

@@ -39,7 +39,7 @@ class ConvFleet(dense.Fleet):
 
     def pick(self, nets: Sequence[int], device: torch.device | str | None = None) -> "ConvFleet":
         """Some of the nets to be judged by; their modules are those of the fleet, and stay where they are."""
-        assert device is None
+        assert device is None or torch.device(device) == self.device
         return replace(self, seeds=self.seeds[list(nets)], nets=[self.nets[net] for net in nets])
 
     def mean_outputs(self, inputs: Tensor) -> Tensor:

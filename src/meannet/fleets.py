@@ -1,0 +1,113 @@
+"""The nets of an experiment as a fleet (A.1): made anew, as a run last saved them, or out of a finished run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from meannet import checkpoint, imagefleets, pretraining
+from meannet.config import Experiment
+from meannet.data import Dataset
+from meannet.nn.dense import Fleet, initial_fleet
+from meannet.pretrain.unrolled import seen
+from meannet.pretraining import check_settings, check_unchanged
+from meannet.runlog import RunFolder
+from meannet.train import Fault
+
+
+def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
+    """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
+    if experiment.conv is not None:
+        return imagefleets.make(experiment, experiment.conv, hidden, dataset, where)
+    each = [arm for arm in experiment.arms for _ in experiment.seeds]
+    return initial_fleet(
+        (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
+        experiment.seeds * len(experiment.arms),
+        _rates(experiment, hidden),
+        units=experiment.net.units,
+        sd=experiment.net.initial_sd,
+        bias=[experiment.initial_bias(arm) for arm in each],
+        device=where,
+    )
+
+
+def load_fleet(
+    experiment: Experiment, folder: RunFolder, hidden: Sequence[int], dataset: Dataset, where: torch.device
+) -> tuple[Fleet, list[Fault], Dataset]:
+    """The fleet as a run last saved it, the nets that were stopped, and the cases as its nets see them.
+
+    The run must have finished, and settings and data still be the same.
+    """
+    with of_finished(folder):
+        if experiment.pretrain and experiment.pretrain.model == "dbm":
+            stack = pretraining.prepare(experiment, hidden, dataset, where)
+            pretraining.restore(stack, experiment, folder, hidden, dataset, whole=True)
+            dataset = seen(stack, dataset, len(experiment.arms))
+        fleet = make_fleet(experiment, hidden, dataset, where)
+        facts = restore(fleet, experiment, folder, hidden, dataset, whole=True)
+    return fleet, [Fault(**fault) for fault in facts["faults"]], dataset
+
+
+def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[int]) -> Fleet:
+    """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    with of_finished(folder):
+        tensors, facts = checkpoint.read(path)
+    check_settings(facts, experiment, experiment.digest(), path)
+    if experiment.conv is not None:
+        if "mean" not in tensors:
+            raise ValueError(f"{folder.path} was saved by an earlier version, without its pictures' mean; run it again")
+        return imagefleets.restored(experiment, experiment.conv, hidden, tensors)
+
+    def group(name: str) -> list[torch.Tensor]:
+        return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]
+
+    return Fleet(
+        units=experiment.net.units,
+        output="softmax",
+        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
+        weights=group("weights"),
+        biases=group("biases"),
+        weight_velocities=group("weight_velocities"),
+        bias_velocities=group("bias_velocities"),
+    )
+
+
+@contextmanager
+def of_finished(folder: RunFolder) -> Iterator[None]:
+    """Says what to do about files of a finished run that cannot be read; states before them are of other epochs."""
+    try:
+        yield
+    except checkpoint.Damaged as error:
+        remedy = f"remove {folder.result}, and `meannet run --resume {folder.path}` makes it anew"
+        raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
+
+
+def restore(
+    fleet: Fleet,
+    experiment: Experiment,
+    folder: RunFolder,
+    hidden: Sequence[int],
+    dataset: Dataset,
+    *,
+    whole: bool = False,
+) -> dict[str, Any]:
+    """Put the saved state into the fleet, which must or may be there; returns what was saved beside it."""
+    path = folder.state(hidden, len(experiment.net.hidden))
+    if not whole and not path.exists():
+        return {"epoch": 0, "faults": []}
+    tensors, facts = checkpoint.read(path)
+    check_unchanged(facts, experiment, experiment.digest(), path, dataset)
+    for name, tensor in fleet.state().items():
+        tensor.copy_(tensors[name])
+    return facts
+
+
+def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
+    """Of the visible units and of each hidden layer, (nets, 1)."""
+    each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
+    visible_rates, hidden_rates = zip(*each, strict=True)
+    layers = [visible_rates, *[hidden_rates] * len(hidden)]
+    return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
