@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from toys import small
 
-from meannet import cli, data
+from meannet import cli, data, fleets
 from meannet import experiment as experiments
 from meannet.config import Data
 from meannet.data import Cases, Dataset
@@ -39,7 +39,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("meannet.data.cifar10.load", lambda **_: dataset)
         experiments.run(toy, folder)
-        fleet, _, _ = experiments.load_fleet(
+        fleet, _, _ = fleets.load_fleet(
             toy, RunFolder.open(folder), toy.net.hidden[0], data.load(toy.data, say=print), torch.device("cpu")
         )
     return folder, toy, fleet, dataset
