@@ -62,7 +62,15 @@ def keep(path, result):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/paper-map.md", "docs/tables.md", "docs/scale.md", "benchmarks/README.md"]
+    "page",
+    [
+        "README.md",
+        "docs/paper-map.md",
+        "docs/tables.md",
+        "docs/scale.md",
+        "docs/cards/speech.md",
+        "benchmarks/README.md",
+    ],
 )
 def test_the_pages_are_up_to_date_with_the_kept_results(page):
     text = (PROJECT / page).read_text(encoding="utf-8")

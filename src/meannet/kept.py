@@ -1,8 +1,8 @@
 """Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
-`python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md` writes into each page what stands
-between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a `figure` or
-`ranks` marker shows.
+`python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md docs/cards/speech.md` writes into each
+page what stands between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a
+`figure` or `ranks` marker shows.
 """
 
 import html
@@ -21,6 +21,7 @@ from meannet.report.written import count, duration, plain, short, spread
 FOLDER = Path(__file__).resolve().parents[2] / "results"
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
 BENCH, EAGER = "bench", "torch-eager"  # results/bench is of no recipe either: `meannet bench --json` made it
+SPEECH = "speech"  # results/speech is of `meannet bench --speech`
 SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader and --ranks
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
@@ -195,6 +196,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
         "speed": lambda: speed_table(folder, base),
+        "speech-speed": lambda: speech_table(folder, base),
     }
     blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
     blocks |= scale.blocks({path.stem: json.loads(path.read_text("utf-8")) for path in files(SCALE, folder)})
@@ -244,6 +246,27 @@ def speed_table(folder: Path, base: Path) -> str:
             f"Medians ± interquartile range of {one['repeats']} repeats, everyone in turn."
         )
         parts += [markdown_table(("who", "units", "updates/s", "times torch-eager"), rows, right=(2, 3)), said]
+    return "\n\n".join(parts) or "No bench is kept yet."
+
+
+def speech_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --speech --json` found, each file of results/speech two tables."""
+    parts = []
+    for path in files(SPEECH, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        banks = [(row["who"], f"{row['frames_per_s']:,} ± {row['spread']:,}") for row in found["features"]["rows"]]
+        parts.append(markdown_table(("filter banks", "frames/s"), banks, right=(1,)))
+        decoding = [
+            (row["what"], f"{row['real_time_factor']:.2g} ± {row['spread']:.1g}", f"{row['times_faster']:,.0f}")
+            for row in found["decoding"]
+        ]
+        heads = ("recognition", "seconds for a second of speech", "times faster than speech")
+        parts.append(markdown_table(heads, decoding, right=(1, 2)))
+        parts.append(
+            f"{found['device']}, {found['date']}, [{path.stem}]({_link(path, base)}): medians ± interquartile range of "
+            f"{found['features']['rows'][0]['repeats']} and {found['decoding'][0]['repeats']} repeats, in one run; "
+            "probabilities and weights for recognition are made up."
+        )
     return "\n\n".join(parts) or "No bench is kept yet."
 
 
@@ -311,7 +334,7 @@ def _span(values: list[float]) -> str:
 
 def main(pages: Sequence[str]) -> int:
     if not pages:
-        print("usage: python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md", file=sys.stderr)
+        print("usage: python -m meannet.kept README.md docs/paper-map.md docs/tables.md", file=sys.stderr)
         return 2
     for page in pages:
         print("wrote", ", ".join(map(str, rewrite(Path(page)))))
