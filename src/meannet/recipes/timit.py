@@ -64,6 +64,14 @@ SOURCES = (
     Source(path="pretrain.scale_up", section=f"{OPEN}; so units see the input that they were pretrained with"),
 )
 
+# Why nets for the sample are trained otherwise.
+SHORT = {
+    "optim.epochs": "fewer, to take minutes",
+    "optim.lr": "higher, as there are fewer epochs; to be judged on held-out speakers, by timit.choose",
+    "arms.backprop.lr": "to be judged on held-out speakers, by timit.choose",
+    "optim.decay": "a decay, as A.1 has it, ends a short training well",
+}
+
 
 def fig2() -> Experiment:
     """Frame classification on the core test set, 21 frames, for several architectures."""
@@ -176,12 +184,9 @@ def sample() -> Experiment:
         quick_epochs=2,
         sources=_but(
             SOURCES,
-            {
-                "optim.epochs": "fewer, to take minutes",
+            SHORT
+            | {
                 "optim.momentum_epochs": "fewer, as there are fewer epochs",
-                "optim.lr": "higher, as there are fewer epochs; judged on held-out speakers, by timit.choose",
-                "arms.backprop.lr": "judged on held-out speakers, by timit.choose",
-                "optim.decay": "a decay, as A.1 has it, ends a short training well",
                 "pretrain.epochs": "fewer, to take minutes",
                 "pretrain.lr": "higher, as there are fewer updates",
                 "pretrain.momentum_epochs": "fewer, as there are fewer epochs",
@@ -203,6 +208,7 @@ def sample_wide() -> Experiment:
         pretrain=PRETRAIN,  # ten times its first rate, as in the small net, makes 2000 units diverge
         seeds=tuple(range(8)),
         record_every=2,
+        sources=_but(SOURCES, SHORT),
         time="minutes on one H200 (estimated)",
     )
 
