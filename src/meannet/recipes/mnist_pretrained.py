@@ -55,8 +55,8 @@ def a2_dbn() -> Experiment:
         arms=(BACKPROP, DROPOUT, DROPOUT_INPUT),
         seeds=(0, 1, 2, 3, 4),
         claims=(
-            Claim(arm="dropout", value=92),
             Claim(arm="dropout+input", value=92),
+            Claim(arm="dropout", value=92),
             Claim(arm="backprop", value=118),
         ),
         record_every=10,
@@ -103,8 +103,8 @@ def a2_dbm() -> Experiment:
             joint=Joint(epochs=300),
         ),
         claims=(
-            Claim(arm="dropout", value=79),
             Claim(arm="dropout+input", value=79),
+            Claim(arm="dropout", value=79),
             Claim(arm="backprop", value=94),
         ),
         sources=(
