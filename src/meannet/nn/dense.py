@@ -147,23 +147,23 @@ def activities(fleet: Fleet, inputs: Tensor, keep: Sequence[Tensor | None]) -> l
 
 def mean_network(fleet: Fleet, inputs: Tensor) -> Tensor:
     """Outputs, before the softmax, of the network that has all units, with outgoing weights scaled by 1 - rate."""
+    if len(fleet.seeds) == 1:
+        return _single_mean_network(fleet, inputs[0])[None]
     dtype = fleet.weights[0].dtype
     keep = [None if rate is None else (1 - rate).to(dtype)[:, None, :] for rate in fleet.rates]
-    if len(fleet.seeds) == 1:
-        return _single_mean_network(fleet, inputs[0], keep)[None]
     return activities(fleet, inputs, keep)[-1]
 
 
-def _single_mean_network(fleet: Fleet, below: Tensor, keep: Sequence[Tensor | None]) -> Tensor:
-    """The same for one net, faster: no batch of products, and weights are scaled where cases are more than units."""
+def _single_mean_network(fleet: Fleet, below: Tensor) -> Tensor:
+    """The same for one net, faster: no batch of products, and a rate that all units of a layer share is part of one."""
     last = len(fleet.weights) - 1
-    for k, (weights, bias, factor) in enumerate(zip(fleet.weights, fleet.biases, keep, strict=True)):
-        weight = weights[0]
-        if factor is not None and len(below) < len(weight):
-            below = below * factor[0]
-        elif factor is not None:
-            weight = weight * factor[0]
-        below = torch.addmm(bias[0], below, weight.mT)
+    for k, (weight, bias, rate) in enumerate(zip(fleet.weights, fleet.biases, fleet.rates, strict=True)):
+        keep = 1.0
+        if rate is not None and rate.shape[1] == 1:
+            keep = 1 - rate.item()
+        elif rate is not None:
+            below = below * (1 - rate).to(weight.dtype)
+        below = torch.addmm(bias[0], below, weight[0].mT, alpha=keep)
         if k < last:
             below = below.sigmoid_() if fleet.units == "logistic" else below.relu_()
     return below
