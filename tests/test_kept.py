@@ -98,8 +98,9 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name in (kept.BENCH, kept.SCALE):
-            assert result.get("rows", result.get("loader")) and result["date"]
+        if path.parent.name in (kept.BENCH, kept.SCALE, kept.SPEECH):
+            assert result.get("rows") or result.get("loader") or result["decoding"]
+            assert result["date"]
             continue
         assert path.parent.name == result["recipe"] and result["seconds"] > 0
         assert result["recipe"] in (*recipes.RECIPES, kept.TABLES)

@@ -66,8 +66,8 @@ def test_a_mean_network_is_a_copy_that_stays_so_in_any_mode_and_leaves_the_modul
     assert_unchanged(net, before)
     assert not any(part.training for part in mean.modules()) and mean[0].weight.grad is None
     expected = copy.deepcopy(net).eval()(CASES)
-    np.testing.assert_allclose(mean(CASES).detach(), expected.detach(), rtol=1e-14)
-    np.testing.assert_allclose(mean.train()(CASES).detach(), expected.detach(), rtol=1e-14)
+    np.testing.assert_allclose(mean(CASES).detach(), expected.detach(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(mean.train()(CASES).detach(), expected.detach(), rtol=1e-12, atol=1e-14)
     assert_unchanged(net, before)
     with torch.no_grad():
         mean[0].weight.zero_()
@@ -84,7 +84,7 @@ def test_a_dropout_used_twice_and_a_dropout_alone_become_scales():
 def test_a_mean_network_can_be_exported():
     mean = mean_network(a_net(Dropout(0.5, seed=0)))
     program = torch.export.export(mean, (CASES,)).module()
-    np.testing.assert_allclose(program(CASES).detach(), mean(CASES).detach(), rtol=1e-14)
+    np.testing.assert_allclose(program(CASES).detach(), mean(CASES).detach(), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("rates", [torch.tensor(0.5), torch.tensor([0.1, 0.2, 0.5, 0.7])])
