@@ -15,7 +15,7 @@ from meannet.fast import viterbi as paths
 from meannet.fast.cuda import Captured
 from meannet.nn import dense
 from meannet.nn.windows import Windows
-from meannet.pretrain.draws import launched
+from meannet.pretrain.draws import launched, launched_draws
 from meannet.speech import phones, viterbi
 
 POINTERS = {
@@ -72,7 +72,9 @@ def main():
     windows = Windows(torch.zeros(300, 120), torch.arange(200), 21)
     engine = Captured(fleet, windows, torch.zeros(200, dtype=torch.int64), 100, [15.0] * 2)
     engine.epoch(0, [1.0] * 2, 0.5, lambda: False)
-    launched(torch.zeros(2, 100, 500), torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 4 << 24)
+    seeds, update = torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    launched(torch.zeros(2, 100, 500), seeds, update, 4 << 24)
+    launched_draws(100, seeds, update, 4 << 24)
     names.append("search")
     paths.search = Compiling(paths.search)
     for count in (len(phones.PHONES), paths.MOST_PHONES, 1):  # all phones; alignment of many and of one

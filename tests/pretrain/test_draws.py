@@ -37,6 +37,8 @@ def test_the_kernel_of_the_gpu_draws_the_same():
     p, update = probabilities().to(where), torch.tensor([9], device=where)
     states = module.launched(p, SEEDS.to(where), update, GIBBS << 24 | 2 << 16 | 1)
     assert states.cpu().equal(by_hand(p.cpu(), 2, 9, 1))
+    one = module.launched_draws(200, SEEDS.to(where), update, GIBBS << 24 | 2 << 16 | 1)
+    assert one.cpu().equal(uniform16(SEEDS, GIBBS, 2 << 16 | 1, 9, range(200), 8)[..., :1])
 
 
 def test_a_states_bits_do_not_depend_on_companions_or_on_the_size_of_the_batch():

@@ -28,10 +28,11 @@ CHANNELS = 8  # of bfloat16 that a GPU's products take at a time: three of colou
 class Captured:
     """Runs epochs by replaying graphs; weights and velocities stay float32, convolutions and products are bfloat16.
 
-    On other devices the same updates run one by one, uncompiled, which is how tests hold them to the plain version.
+    With `products` of float32, which is slower, all that differs from the plain version is the order of sums: so tests
+    tell rounding from mistakes. On other devices the same updates run one by one, uncompiled, in float32.
     """
 
-    name, precision = "fast", "bfloat16 products, float32 weights"
+    name = "fast"
 
     def __init__(
         self,
@@ -43,9 +44,12 @@ class Captured:
         *,
         compiled: bool = True,
         side_by_side: bool = True,
+        products: torch.dtype = torch.bfloat16,
     ):
         self.fleet, self.cases, self.on_gpu = fleet, len(inputs), fleet.device.type == "cuda"
         self.batch = min(batch, self.cases)
+        self.products = products if self.on_gpu else torch.float32
+        self.precision = f"{str(self.products).removeprefix('torch.')} products, float32 weights"
         self.targets = targets
         self.images = torch.cat([self.resident(part) for part in inputs.split(1000)])  # (cases, rows, columns, 8)
         forwards = _forwards(fleet, compiled and self.on_gpu)
@@ -64,7 +68,7 @@ class Captured:
     def resident(self, images: Tensor) -> Tensor:
         centred = self.fleet.centred(images).permute(0, 2, 3, 1)
         spare = max(0, CHANNELS - centred.shape[-1])
-        return F.pad(centred, (0, spare)).to(torch.bfloat16 if self.on_gpu else torch.float32)
+        return F.pad(centred, (0, spare)).to(self.products)
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         order = philox.order(self.fleet.seeds, epoch, self.cases)
@@ -142,7 +146,8 @@ class _Piece:
         chosen = lane.order[lane.first + self.places]
         x = engine.images.index_select(0, chosen).permute(0, 3, 1, 2)
         targets = engine.targets.index_select(0, chosen)
-        precision = torch.autocast("cuda", torch.bfloat16, cache_enabled=False) if engine.on_gpu else nullcontext()
+        low = engine.products != torch.float32
+        precision = torch.autocast("cuda", engine.products, cache_enabled=False) if low else nullcontext()
 
         def forward(images: Tensor) -> tuple[Tensor, Tensor]:
             with precision:

@@ -50,6 +50,19 @@ def turn_on(
             tl.store(states + first + unit, (draw < p * 65536.0 - 32768.5).to(tl.float32), mask=there)
 
 
+@triton.jit(do_not_specialize=["place"])
+def draw(draws, seeds, update, place, cases, BLOCK: tl.constexpr):
+    """draws[net, case] := the first draw of the case, over all of int16 (pretrain/draws.py)."""
+    net = tl.program_id(1).to(tl.int64)
+    case = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    zero = tl.zeros((BLOCK,), tl.int32)
+    number = tl.load(update).to(tl.int32)
+    word, _, _, _ = tl.philox(tl.load(seeds + net), zero, case, zero + place, zero + number)
+    tl.store(
+        draws + net * cases + case, (word & 0xFFFF).to(tl.uint16).to(tl.int16, bitcast=True), mask=case < cases
+    )
+
+
 @triton.jit(do_not_specialize=["offset", "layer"])
 def gather(
     inputs, which, order, first_case, thresholds, seeds, first_update, offset, layer, out,

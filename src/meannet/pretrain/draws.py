@@ -30,7 +30,7 @@ class Draws:
         """1 with these probabilities, else 0; (nets, cases, units) in their precision, the same bits on any device."""
         place = self._place()
         nets, cases, units = probabilities.shape
-        if probabilities.device.type == "cuda" and _triton() and isinstance(self.update, Tensor):
+        if isinstance(self.update, Tensor) and _launches(self.seeds):
             return launched(probabilities.contiguous(), self.seeds, self.update, place)
         kernel = library() if probabilities.device.type == "cpu" else None
         if kernel is not None and probabilities.dtype == torch.float32:
@@ -52,7 +52,11 @@ class Draws:
     def one_of(self, totals: Tensor) -> Tensor:
         """One unit of each case on, with the softmax of these total inputs; (nets, cases, units)."""
         cases, units = totals.shape[1:]
-        draws = uniform16(self.seeds, 0, self._place(), self.update, range(cases), 8)[..., :1]
+        place = self._place()
+        if isinstance(self.update, Tensor) and _launches(self.seeds):
+            draws = launched_draws(cases, self.seeds, self.update, place)
+        else:
+            draws = uniform16(self.seeds, 0, place, self.update, range(cases), 8)[..., :1]
         ends = totals.softmax(-1).cumsum(-1)[..., :-1] * LEVELS - (LEVELS // 2 + 0.5)
         chosen = (draws >= ends).sum(-1)  # how many of the units before the last end below the draw
         return one_hot(chosen, units, totals.dtype)
@@ -79,9 +83,22 @@ def launched(probabilities: Tensor, seeds: Tensor, update: Tensor, place: int) -
     return states
 
 
+def launched_draws(cases: int, seeds: Tensor, update: Tensor, place: int) -> Tensor:
+    """One draw for each case, (nets, cases, 1) int16, from the kernel of the GPU."""
+    from meannet.fast.kernels import draw
+
+    draws = torch.empty(len(seeds), cases, 1, dtype=torch.int16, device=seeds.device)
+    draw[(-(-cases // 128), len(seeds))](draws, seeds, update, place, cases, BLOCK=128)
+    return draws
+
+
 def one_hot(numbers: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     """1 at each number, else 0, along a new last axis; torch's own looks at the numbers, which a graph cannot."""
     return (numbers.unsqueeze(-1) == torch.arange(count, device=numbers.device)).to(dtype)
+
+
+def _launches(seeds: Tensor) -> bool:
+    return seeds.device.type == "cuda" and _triton()
 
 
 @cache
