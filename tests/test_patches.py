@@ -23,7 +23,8 @@ from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
 from meannet.data.stream import Stream
 from meannet.experiment import Interrupted, Options
-from meannet.fast.patches import Fast, stepping
+from meannet.fast.images import compiled_step
+from meannet.fast.patches import Fast
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
 from meannet.ranks import Ranks
 from meannet.views import random_views
@@ -175,7 +176,7 @@ def shown_by(prepared, seed, epoch):
 def test_fast_updates_do_what_plain_ones_do(prepared, limit):
     (_, plain), (_, quick) = made(prepared), made(prepared)
     one, two = patches.Plain(plain, BATCH, limit, Ranks()), Fast(quick, BATCH, limit, Ranks())
-    two.plain.step_ = stepping(two.plain.learner, backend="eager")
+    two.plain.learner.stepped = compiled_step("aot_eager")
     tallies = [learned(engine, prepared) for engine in (one, two)]
     assert any(layer.layer.joined for layer in quick.nets[0].weight_layers()[1:5])
     for name in ("loss", "errors", "active", "moved"):

@@ -17,6 +17,7 @@ from meannet.nn.convnets import ConvNet, largest_rate
 from meannet.train import Tally
 
 Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
+Stepped = Callable[[list[Tensor], list[Tensor], list[Tensor], list[Tensor], Tensor, Tensor], None]
 
 
 class Watched(nn.Module):
@@ -40,9 +41,11 @@ class Learner:
         self.parameters = [layer.weight for layer in layers] + [layer.bias for layer in layers]
         self.velocities = fleet.velocities(net)
         conv, top = fleet.decays[net]
-        self.decays = [conv if layer.pool is not None else top for layer in layers]
+        decays = [conv if layer.pool is not None else top for layer in layers] + [0.0] * len(layers)  # none of biases
+        self.decays = [torch.tensor(decay, device=device) for decay in decays]
         self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
         self.limit = limit
+        self.stepped: Stepped = stepped_  # or something that does the same faster
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
         self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
@@ -72,16 +75,26 @@ class Learner:
             self.step_(gradients, step, momentum)
 
     def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
-        """velocity := momentum * velocity - step * (gradient + decay * weight), weight += velocity; then the bound."""
-        for gradient, weight, decay in zip(gradients, self.parameters, self.decays, strict=False):
-            if decay:
-                gradient.add_(weight, alpha=decay)
-        torch._foreach_mul_(gradients, step)
-        torch._foreach_mul_(self.velocities, momentum)
-        torch._foreach_sub_(self.velocities, gradients)
-        torch._foreach_add_(self.parameters, self.velocities)
+        self.stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
         for weight in self.bounded:
             constrain_incoming_(weight, self.limit)
+
+
+def stepped_(
+    parameters: list[Tensor],
+    velocities: list[Tensor],
+    gradients: list[Tensor],
+    decays: list[Tensor],
+    step: Tensor,
+    momentum: Tensor,
+) -> None:
+    """velocity := momentum * velocity - step * (gradient + decay * weight), weight += velocity.
+
+    Decays are tensors too: a compiled version then serves nets with other ones.
+    """
+    for parameter, velocity, gradient, decay in zip(parameters, velocities, gradients, decays, strict=True):
+        velocity.mul_(momentum).sub_(step * (gradient + decay * parameter))
+        parameter.add_(velocity)
 
 
 class Plain:

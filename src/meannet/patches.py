@@ -161,7 +161,6 @@ class Plain:
         self.precision = "tf32 convolutions, float32 weights" if tf32 else "float32"
         self.fleet, self.ranks, self.batch, self.own = fleet, ranks, batch, batch // ranks.world
         self.learner, self.low = Learner(fleet, 0, limit), low
-        self.step_: Callable[[list[Tensor], Tensor, Tensor], None] = self.learner.step_
         patched = Patched(fleet, ranks.rank * self.own, channels)
         if compiled:
             patched.compile(dynamic=False, fullgraph=True)
@@ -219,7 +218,7 @@ class Plain:
             learner.active |= active
             hidden = gradients[: len(learner.active)]
             learner.moved |= torch.stack(torch._foreach_norm(hidden, math.inf)).amax() > 0
-            self.step_(gradients, self.step, self.momentum)
+            learner.step_(gradients, self.step, self.momentum)
             self.update += 1
 
     def tally(self) -> Tally:

@@ -43,7 +43,7 @@ def never():
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("limit", [math.inf, 0.5])
-@pytest.mark.parametrize(("products", "loss", "length"), [(torch.float32, 1e-3, 2e-3), (torch.bfloat16, 0.05, 0.05)])
+@pytest.mark.parametrize(("products", "loss", "length"), [(torch.float32, 1e-3, 2e-3), (torch.bfloat16, 0.05, 0.15)])
 def test_captured_updates_do_what_plain_ones_do_to_rounding(products, loss, length, compiled, limit, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     inputs, targets = pictures()

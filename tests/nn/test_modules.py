@@ -1,6 +1,7 @@
 """Parts of the image nets, against loops in numpy, finite differences and torch's own functions."""
 
 import copy
+import shutil
 
 import numpy as np
 import pytest
@@ -216,6 +217,17 @@ def test_the_papers_pools_halve_32_places_three_times():
 @pytest.mark.parametrize("kind", Pool2d.KINDS)
 def test_pool_gradients_are_finite_differences(kind):
     assert torch.autograd.gradcheck(Pool2d(kind), (randn(2, 2, 6, 5).requires_grad_(),))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
+@pytest.mark.parametrize("kind", Pool2d.KINDS)
+def test_compiled_pools_have_the_same_gradients_at_the_edges(kind):
+    torch.compiler.reset()
+    pool, x = Pool2d(kind), randn(2, 3, 8, 6).requires_grad_()
+    above = randn(2, 3, 4, 3)
+    expected, found = (torch.autograd.grad(made(x), x, above)[0] for made in (pool, torch.compile(pool, dynamic=False)))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_an_average_at_the_edge_is_that_of_the_places_that_are_there():

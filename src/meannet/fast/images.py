@@ -8,6 +8,7 @@ import copy
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from meannet.core import philox
-from meannet.images import Forward, Learner, Watched, tally
+from meannet.images import Forward, Learner, Stepped, Watched, stepped_, tally
 from meannet.nn.convfleet import ConvFleet
 from meannet.train import Tally
 
@@ -60,6 +61,8 @@ class Captured:
             if self.on_gpu and side_by_side:
                 stream = torch.cuda.Stream()
             lane = _Lane(self, Learner(fleet, net, bound), stream)
+            if compiled and self.on_gpu:
+                lane.learner.stepped = compiled_step()
             lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net]))
             if rest:  # one update an epoch: not worth a compilation of its own
                 lane.pieces.append(_Piece(lane, rest, 1, Watched(fleet.nets[net])))
@@ -186,6 +189,12 @@ class _Piece:
         for tensor, old in zip(changed, before, strict=True):
             tensor.copy_(old)
         self.graph = graph
+
+
+@cache
+def compiled_step(backend: str = "inductor") -> Stepped:
+    """A step with decay and momentum in one pass over the weights of a layer; one compilation for nets of one shape."""
+    return torch.compile(stepped_, dynamic=False, fullgraph=True, backend=backend)
 
 
 def _forwards(fleet: ConvFleet, compiled: bool) -> list[Forward]:

@@ -58,9 +58,7 @@ def draw(draws, seeds, update, place, cases, BLOCK: tl.constexpr):
     zero = tl.zeros((BLOCK,), tl.int32)
     number = tl.load(update).to(tl.int32)
     word, _, _, _ = tl.philox(tl.load(seeds + net), zero, case, zero + place, zero + number)
-    tl.store(
-        draws + net * cases + case, (word & 0xFFFF).to(tl.uint16).to(tl.int16, bitcast=True), mask=case < cases
-    )
+    tl.store(draws + net * cases + case, (word & 0xFFFF).to(tl.uint16).to(tl.int16, bitcast=True), mask=case < cases)
 
 
 @triton.jit(do_not_specialize=["offset", "layer"])

@@ -5,7 +5,7 @@ their gradients leave the GPU in the middle of them.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meannet.core.maxnorm import constrain_incoming_
-from meannet.fast.images import CHANNELS, WARM_UPS
-from meannet.images import Learner
+from meannet.fast.images import CHANNELS, WARM_UPS, compiled_step
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet
@@ -47,7 +45,7 @@ class Fast:
         compiled = compiled and self.on_gpu
         self.plain = Plain(fleet, batch, limit, ranks, channels=CHANNELS, low=self.on_gpu, compiled=compiled)
         if compiled:
-            self.plain.step_ = stepping(self.plain.learner)
+            self.plain.learner.stepped = compiled_step()
         self.captured = captured and self.on_gpu and ranks.world == 1
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stages = [_Stage(self.plain) for _ in range(STAGES)] if self.on_gpu else []
@@ -127,25 +125,6 @@ class _Stage:
         self.plain.images.copy_(self.images)
         self.plain.targets.copy_(self.targets)
         self.free.record()
-
-
-def stepping(learner: Learner, backend: str = "inductor") -> Callable[[list[Tensor], Tensor, Tensor], None]:
-    """What Learner.step_ does, with decay, momentum and step of a layer in one pass over its weights."""
-
-    @torch.compile(dynamic=False, fullgraph=True, backend=backend)
-    def moved_(gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
-        decays = [*learner.decays, *[0.0] * (len(gradients) - len(learner.decays))]
-        every = zip(learner.parameters, learner.velocities, gradients, decays, strict=True)
-        for parameter, velocity, gradient, decay in every:
-            velocity.mul_(momentum).sub_(step * (gradient + decay * parameter))
-            parameter.add_(velocity)
-
-    def step_(gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
-        moved_(gradients, step, momentum)
-        for weight in learner.bounded:
-            constrain_incoming_(weight, learner.limit)
-
-    return step_
 
 
 def join_(net: ConvNet, joined: bool) -> None:

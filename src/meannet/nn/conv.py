@@ -32,8 +32,11 @@ class Pool2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         window = min(self.size, x.shape[-2]), min(self.size, x.shape[-1])  # torch refuses one larger than its input
-        pool = F.max_pool2d if self.kind == "max" else F.avg_pool2d
-        return pool(x, window, self.stride, ceil_mode=True)
+        if self.kind == "max":
+            return F.max_pool2d(x, window, self.stride, ceil_mode=True)
+        # There is no padding to count. But told to count it, torch.compile divides the gradient of a neighbourhood that
+        # reaches over the edge by the whole of its size (pytorch issue 198119).
+        return F.avg_pool2d(x, window, self.stride, ceil_mode=True, count_include_pad=False)
 
     def out_size(self, size: int) -> int:
         """How many neighbourhoods there are along a side of `size` places."""

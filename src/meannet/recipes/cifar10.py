@@ -220,11 +220,11 @@ def dense_top() -> Experiment:
 
 
 def _choose(name: str, full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
-    """Weight decays below and above, two seeds each, half the epochs."""
+    """Weight decays of the convolutional layers and of those above, half the epochs."""
     grid = tuple(
         replace(arm, name=f"{arm.name}, decay {below:g} and {above:g}", weight_decay=below, top_decay=above)
         for arm in arms
-        for below in (0.002, 0.004)
+        for below in (0.001, 0.002, 0.004)
         for above in (0.004, 0.03)
     )
     return replace(_on_held_out(full, grid), recipe=name, optim=full.optim.compressed(70))

@@ -100,7 +100,7 @@ def a2_dbm() -> Experiment:
             states="samples",
             sample_inputs=True,
             labels=True,
-            joint=Joint(epochs=300),
+            joint=Joint(epochs=300, sweeps=10),
         ),
         claims=(
             Claim(arm="dropout+input", value=79),
@@ -125,7 +125,7 @@ def a2_dbm() -> Experiment:
             Source(path="pretrain.joint.lr_decay", section=f"{AUTHORS}: divided by 1.000015 each update"),
             Source(path="pretrain.joint.lr_least", section=AUTHORS),
             Source(path="pretrain.joint.decay", section=AUTHORS),
-            Source(path="pretrain.joint.sweeps", section=f"{AUTHORS}: at most so many; here always"),
+            Source(path="pretrain.joint.sweeps", section=f"{AUTHORS}: at most 30; means settle within 10"),
             Source(path="pretrain.joint.chains", section=AUTHORS),
             Source(path="pretrain.joint.steps", section=AUTHORS),
             Source(path="pretrain.joint.targets", section=AUTHORS),
