@@ -102,6 +102,7 @@ def a2_dbm() -> Experiment:
             labels=True,
             joint=Joint(epochs=300, sweeps=10),
         ),
+        arms=(replace(BACKPROP, lr=3.0), DROPOUT, DROPOUT_INPUT),
         claims=(
             Claim(arm="dropout+input", value=79),
             Claim(arm="dropout", value=79),
