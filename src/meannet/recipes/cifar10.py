@@ -120,7 +120,8 @@ def choose() -> Experiment:
 
 def choose_conv() -> Experiment:
     """The same for the net without a local layer."""
-    return _choose("cifar10.choose_conv", g_conv(), {BACKPROP: GRID})
+    decays = ((1e-3, 4e-3), (4e-3, 4e-3), (3e-4, 0.03), (1e-3, 0.03), (2e-3, 0.03), (1e-3, 0.1))
+    return _choose("cifar10.choose_conv", g_conv(), {BACKPROP: decays})
 
 
 def choose_again() -> Experiment:
