@@ -13,6 +13,7 @@ from triton.compiler import ASTSource, compile
 from meannet.fast import kernels
 from meannet.fast import viterbi as paths
 from meannet.fast.cuda import Captured
+from meannet.fast.units import logistic, logistic_states
 from meannet.nn import dense
 from meannet.nn.windows import Windows
 from meannet.pretrain.draws import launched, launched_draws
@@ -31,6 +32,12 @@ H200 = GPUTarget("cuda", 90, 32)
 SHARED = 232_448  # bytes that a block of threads can have there
 
 
+def typed(value):
+    if isinstance(value, torch.Tensor):
+        return POINTERS[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32"
+
+
 class Compiling:
     """Stands in for a kernel."""
 
@@ -46,10 +53,7 @@ class Compiling:
         options = {name: named.pop(name) for name in OPTIONS if named.get(name) is not None}
         values = dict(zip(self.kernel.arg_names, given, strict=False)) | named
         constants = {p.name: values[p.name] for p in self.kernel.params if p.is_constexpr}
-        types = {
-            name: "constexpr" if name in constants else POINTERS[v.dtype] if isinstance(v, torch.Tensor) else "i32"
-            for name, v in values.items()
-        }
+        types = {name: "constexpr" if name in constants else typed(value) for name, value in values.items()}
         key = self.kernel.fn.__name__, *types.items(), *constants.items(), *options.items()
         if key not in self.made:
             places = {(self.kernel.arg_names.index(name),): value for name, value in constants.items()}
@@ -75,6 +79,9 @@ def main():
     seeds, update = torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
     launched(torch.zeros(2, 100, 500), seeds, update, 4 << 24)
     launched_draws(100, seeds, update, 4 << 24)
+    given, weights = torch.zeros(2, 100, 500), torch.zeros(2, 1784, 510)[:, 784:, :500]
+    logistic(given, weights.mT, torch.zeros(2, 100, 1000))
+    logistic_states(given[:1], weights.mT, torch.zeros(2, 1, 1000), 2.0, (seeds, update, 4 << 24))
     names.append("search")
     paths.search = Compiling(paths.search)
     for count in (len(phones.PHONES), paths.MOST_PHONES, 1):  # all phones; alignment of many and of one

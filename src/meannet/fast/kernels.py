@@ -1,4 +1,4 @@
-"""Triton kernels for one update of a fleet of dense nets (A.1), the fast twin of nn/dense.py.
+"""Triton kernels for one update of a fleet of dense nets (A.1), the fast twin of nn/dense.py, and for pretraining.
 
 Masks are drawn where they are used. Activities and slopes of omitted units are exact zeros. The gradient product of a
 layer ends in the update itself: momentum and step happen while a tile of the weights is at hand, and no gradient is
@@ -14,17 +14,62 @@ import triton.language as tl
 
 
 @triton.jit
-def _kept(thresholds, seed, update, layer, case, first, padded, CASES: tl.constexpr, UNITS: tl.constexpr):
-    """(CASES, UNITS): which of the units from `first` on, a multiple of 8, are kept for each case."""
+def _draws(seed, update, place, case, first, CASES: tl.constexpr, UNITS: tl.constexpr):
+    """(CASES, UNITS): draws over all of int16 of the units from `first` on, a multiple of 8, for each case."""
     shape: tl.constexpr = (CASES, UNITS // 8)
     block = tl.broadcast_to((first // 8 + tl.arange(0, UNITS // 8))[None, :], shape)
     row = tl.broadcast_to(case[:, None], shape)
     zero = tl.zeros(shape, tl.int32)
-    w0, w1, w2, w3 = tl.philox(seed, block, row, zero + layer, zero + update)
+    w0, w1, w2, w3 = tl.philox(seed, block, row, zero + place, zero + update)
     words = tl.join(tl.join(w0, w2), tl.join(w1, w3)).reshape(CASES, UNITS // 2)
-    draws = tl.join(words & 0xFFFF, words >> 16).reshape(CASES, UNITS).to(tl.uint16).to(tl.int16, bitcast=True)
+    return tl.join(words & 0xFFFF, words >> 16).reshape(CASES, UNITS).to(tl.uint16).to(tl.int16, bitcast=True)
+
+
+@triton.jit
+def _kept(thresholds, seed, update, layer, case, first, padded, CASES: tl.constexpr, UNITS: tl.constexpr):
+    """(CASES, UNITS): which of the units from `first` on, a multiple of 8, are kept for each case."""
+    draws = _draws(seed, update, layer, case, first, CASES, UNITS)
     unit = first + tl.arange(0, UNITS)
     return draws >= tl.load(thresholds + unit, mask=unit < padded, other=0)[None, :]
+
+
+@triton.jit(do_not_specialize=["place"])
+def logistic_layer(
+    given, given_net, given_case, weight, weight_net, weight_input, weight_unit, bias, bias_net, bias_case,
+    out, out_net, out_case, factor, seeds, update, place, cases, units: tl.constexpr, inputs: tl.constexpr,
+    SAMPLED: tl.constexpr, CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """out := the probability that each unit is on, or with SAMPLED its state, 1 or 0 (fast/units.py).
+
+    The probability is the logistic function of factor * (given weight + bias). What follows a tensor's name is how far
+    apart its nets, cases, inputs or units are; along the axis that is not named neighbours are adjacent.
+    """
+    net = tl.program_id(2).to(tl.int64)
+    case = tl.program_id(1) * CASES + tl.arange(0, CASES)
+    first = tl.program_id(0) * UNITS
+    unit = first + tl.arange(0, UNITS)
+    column = tl.arange(0, BLOCK)
+    real, there = unit < units, case < cases
+    a_at = given + net * given_net + case[:, None] * given_case + column[None, :]
+    w_at = weight + net * weight_net + unit[None, :] * weight_unit + column[:, None] * weight_input
+    total = tl.zeros((CASES, UNITS), tl.float32)
+    for start in range(0, inputs, BLOCK):
+        left = column < inputs - start
+        a = tl.load(a_at, mask=there[:, None] & left[None, :], other=0.0)
+        w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
+        total = tl.dot(a, w, total, input_precision="tf32")
+        a_at += BLOCK
+        w_at += BLOCK * weight_input
+    inside = there[:, None] & real[None, :]
+    b_at = bias + net * bias_net + case[:, None] * bias_case + unit[None, :]
+    z = factor * (total + tl.load(b_at, mask=inside, other=0.0))
+    e = tl.exp(-tl.abs(z))
+    found = tl.where(z > 0, 1.0, e) / (1 + e)
+    if SAMPLED:
+        number = tl.load(update).to(tl.int32)
+        draws = _draws(tl.load(seeds + net), number, place, case, first, CASES, UNITS)
+        found = (draws.to(tl.float32) < found * 65536.0 - 32768.5).to(tl.float32)
+    tl.store(out + net * out_net + case[:, None] * out_case + unit[None, :], found, mask=inside)
 
 
 @triton.jit(do_not_specialize=["place"])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from meannet.fast.units import fused, logistic
 from meannet.pretrain.divergence import step_
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.rbm import RBM, energy, sample_hidden, sample_visible, visible_means
@@ -78,11 +79,12 @@ def mean_field(dbm: DBM, visible: Tensor, labels: Tensor | None = None, sweeps: 
     above = dbm.folded.hidden_biases[:, None, dbm.inputs :]
     if labels is not None:
         above = above + torch.matmul(labels, _parts(dbm)[2].mT)
+    units = logistic if fused(between) else _logistic
     first = (2 * below).sigmoid()
-    second = (torch.matmul(first, between.mT) + above).sigmoid_()
+    second = units(first, between.mT, above)
     for _ in range(sweeps):
-        first = (torch.matmul(second, between) + below).sigmoid_()
-        second = (torch.matmul(first, between.mT) + above).sigmoid_()
+        first = units(second, between, below)
+        second = units(first, between.mT, above)
     return first, second
 
 
@@ -157,6 +159,10 @@ def reconstruction_error(dbm: DBM, visible: Tensor, sweeps: int = 30) -> Tensor:
     first, _ = mean_field(dbm, visible, None, sweeps)
     found = torch.baddbmm(dbm.folded.hidden_biases[:, None, : dbm.inputs], first, _parts(dbm)[0].mT).sigmoid_()
     return (visible - found).square().sum(-1).mean(-1)
+
+
+def _logistic(given: Tensor, weights: Tensor, biases: Tensor) -> Tensor:
+    return (torch.matmul(given, weights) + biases).sigmoid_()
 
 
 def _parts(dbm: DBM) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,13 +2,13 @@
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from meannet.core.philox import GIBBS, normals, uniform16
 from meannet.fast.cpu import library
+from meannet.fast.units import triton_is_there
 
 LEVELS = 1 << 16  # probabilities are met to the nearest 1/65536
 
@@ -61,6 +61,13 @@ class Draws:
         chosen = (draws >= ends).sum(-1)  # how many of the units before the last end below the draw
         return one_hot(chosen, units, totals.dtype)
 
+    def next(self) -> tuple[Tensor, Tensor, int]:
+        """Seeds, number of the update, and the place that a kernel of its own takes."""
+        update = (
+            self.update if isinstance(self.update, Tensor) else torch.tensor([self.update], device=self.seeds.device)
+        )
+        return self.seeds, update, self._place()
+
     def around(self, means: Tensor) -> Tensor:
         """Normal with these means and variance 1."""
         cases, units = means.shape[1:]
@@ -98,13 +105,4 @@ def one_hot(numbers: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _launches(seeds: Tensor) -> bool:
-    return seeds.device.type == "cuda" and _triton()
-
-
-@cache
-def _triton() -> bool:
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return seeds.device.type == "cuda" and triton_is_there()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meannet.core import philox
+from meannet.fast.units import fused, logistic, logistic_states
 from meannet.pretrain.draws import Draws
 
 VISIBLE = ("bernoulli", "gaussian")
@@ -95,6 +96,8 @@ def initial_rbm(
 
 def hidden_means(rbm: RBM, visible: Tensor) -> Tensor:
     """The probability that each hidden unit is on."""
+    if fused(rbm.weights):
+        return logistic(visible, rbm.weights.mT, rbm.hidden_biases[:, None], rbm.up)
     return _scaled(_total(rbm, visible, rbm.hidden_biases, upwards=True), rbm.up).sigmoid_()
 
 
@@ -115,15 +118,30 @@ def visible_totals(rbm: RBM, hidden: Tensor) -> Tensor:
 
 
 def sample_hidden(rbm: RBM, visible: Tensor, draws: Draws) -> Tensor:
+    if fused(rbm.weights):
+        return logistic_states(visible, rbm.weights.mT, rbm.hidden_biases[:, None], rbm.up, draws.next())
     return draws.on(hidden_means(rbm, visible))
 
 
 def sample_visible(rbm: RBM, hidden: Tensor, draws: Draws) -> Tensor:
+    if rbm.visible == "bernoulli" and fused(rbm.weights):
+        return _sample_visible_fused(rbm, hidden, draws)
     total = visible_totals(rbm, hidden)
     if not rbm.labels:
         return _states(rbm, total, draws)
     units, labels = _apart(rbm, total)
     return torch.cat((_states(rbm, units.contiguous(), draws), draws.one_of(labels)), -1)
+
+
+def _sample_visible_fused(rbm: RBM, hidden: Tensor, draws: Draws) -> Tensor:
+    units, biases = rbm.sizes[0] - rbm.labels, rbm.visible_biases[:, None]
+    states = hidden.new_empty(len(rbm.weights), hidden.shape[1], rbm.sizes[0])
+    own = rbm.weights[..., :units], biases[..., :units], rbm.down
+    logistic_states(hidden, *own, draws.next(), out=states[..., :units])
+    if rbm.labels:
+        totals = torch.baddbmm(biases[..., units:], hidden.expand(len(states), -1, -1), rbm.weights[..., units:])
+        states[..., units:] = draws.one_of(totals)
+    return states
 
 
 def reconstruction(rbm: RBM, visible: Tensor) -> Tensor:
