@@ -213,9 +213,10 @@ def working_spreads(
 ) -> list[float]:
     """An sd for each hidden layer's weights, from below: variances are tried until an initialisation works (F.5).
 
-    The variance is doubled until total inputs, without the bias, vary at least half as much as the bias is large: with
-    less, all units start alike. It is halved again while more than a tenth of the units get no positive total input
-    from any of the cases x. The net is left with these weights, drawn from seed 0.
+    The variance is doubled until a unit's total input varies from case to case at least half as much as the bias is
+    large: with less, all cases look alike to the layers above, since activities that the bias alone brings about are
+    much the same in all. It is halved again while more than a tenth of the units get no positive total input from any
+    of the cases x. The net is left with these weights, drawn from seed 0.
     """
     found, image = [], x
     net.eval()
@@ -227,7 +228,7 @@ def working_spreads(
         layer.weight.copy_(drawn)
         layer.bias.zero_()
         total = layer.layer(x, *beside)  # which grows as the sd does
-        spread, most = total.std(), total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0)
+        spread, most = total.std(0).mean(), total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0)
         sd = first
         while spread * sd < bias / 2:
             if sd >= last:
