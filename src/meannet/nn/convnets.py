@@ -228,7 +228,10 @@ def working_spreads(
         layer.weight.copy_(drawn)
         layer.bias.zero_()
         total = layer.layer(x, *beside)  # which grows as the sd does
-        spread, most = total.std(0).mean(), total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0)
+        spread, most = (
+            total.std(0).mean(),
+            total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0),
+        )
         sd = first
         while spread * sd < bias / 2:
             if sd >= last:
