@@ -186,7 +186,7 @@ def test_runs_killed_at_random_moments_end_as_the_unbroken_one(toy, tmp_path):
     while kills < 10:
         name, runs = f"run{runs}", runs + 1
         begin = ("run", toy_file, "--out", name, "--save-epochs", 1)
-        while not (tmp_path / name / "result.json").exists():
+        while not (tmp_path / name / "report.html").exists():
             process = start(*begin, cwd=tmp_path)
             process.join(chance.uniform(0.0, 0.4) if kills < 10 else 60)
             if process.exitcode is None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toys import finish, outcome, small, written
+from toys import finish, no_file_above, outcome, small, written
 
 import meannet
 from meannet import claims, recipes
@@ -145,6 +145,20 @@ def test_resuming_a_finished_run_changes_nothing(done, capsys):
     assert "had already finished" in capsys.readouterr().out
     assert printed_json(capsys, "run", "--resume", done / "run") == json.loads(before["result.json"][0])
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (done / "run").iterdir()} == before
+
+
+def test_a_finished_run_without_its_page_gets_it_on_resume_as_one_that_was_killed_while_it_drew(done, capsys):
+    shutil.copytree(done / "run", "run")
+    Path("run/report.html").unlink()
+    Path("run/.report.html.0a1b2c3d.tmp").write_text("<html")
+    with no_file_above(1000):
+        assert main(["run", "--resume", "run"]) == 1
+    told = capsys.readouterr().err
+    assert "File too large: run/report.html" in told and "meannet run --resume run" in told and told.count("\n") == 1
+    assert main(["run", "--resume", "run"]) == 0
+    assert "report: run/report.html\n" in capsys.readouterr().out
+    assert "<html" in Path("run/report.html").read_text()
+    assert {path.name for path in Path("run").iterdir()} == {path.name for path in (done / "run").iterdir()}
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"{", b"\xff"])

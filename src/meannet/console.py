@@ -73,9 +73,11 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
         if finished:
             console.print(f"{out} had already finished; nothing was run")
         tell_result(console, result)
+    if finished and (out / "report.html").exists():
+        return 0
+    write_report(console, out)  # of a finished run too, where it was killed, or the disk was full, before it had one
     if finished:
         return 0
-    write_report(console, out)
     following_command = RunFolder.open(out).experiment().next.replace("RUN", shlex.quote(str(out)))
     if following_command:
         console.print(f"next, try: {following_command}")
@@ -188,9 +190,15 @@ def write_report(console: Console, out: Path) -> None:
     from meannet import report
 
     try:
-        report.write([out], out / "report.html")
+        with RunFolder(out).locked():
+            report.write([out], out / "report.html")
     except ValueError as error:
         console.print(f"no report: {error}")
+    except OSError as error:
+        if not error.filename:
+            raise
+        remedy = f"the run is done; with that put right, its page is written by: {resume_command(out)}"
+        raise OSError(f"{error.strerror}: {error.filename}; {remedy}") from None
     else:
         console.print(f"report: {out / 'report.html'}")
 
