@@ -247,7 +247,7 @@ def test_every_command_has_help(capsys, command):
         ("run digits --device tpu", "--device must be one of auto, cpu, cuda, not 'tpu'"),
         ("run digits --path quick", "--path must be one of auto, plain, fast, not 'quick'"),
         ("run digits --save-minutes 0", "--save-minutes must be above 0"),
-        ("run digits --save-epochs 0", "--save-epochs 1 or more"),
+        ("run digits --save-epochs 0", "--save-epochs must be 1 or more, not 0"),
         ("run nosuch.json", "cannot read nosuch.json: No such file or directory"),
         ("run --resume nosuch", "there is no run folder nosuch"),
         ("run --resume .", "no experiment.json"),

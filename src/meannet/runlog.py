@@ -68,7 +68,7 @@ class RunFolder:
             raise ValueError(f"{self.result} is broken; remove it, and resuming writes it anew")
         return result
 
-    def began_with(self, name: str, otherwise: str) -> str:
+    def began_with(self, name: str, otherwise: Any = None) -> Any:
         """What environment.json says of how the run began, such as its command."""
         try:
             found = json.loads((self.path / "environment.json").read_text())
