@@ -195,6 +195,16 @@ def test_a_run_in_which_every_net_stopped_ends_the_same_when_resumed(tmp_path):
     assert outcome(tmp_path / "run") == outcome(tmp_path / "unbroken")
 
 
+def test_a_stop_while_networks_are_sampled_is_heard_and_loses_nothing(tmp_path):
+    toy, said = small("digits", epochs=2, samples=2), []
+    experiments.run(toy, tmp_path / "unbroken")
+    sampling = Options(say=said.append, stop=lambda: any("sampled networks" in line for line in said))
+    with pytest.raises(Interrupted):
+        experiments.run(toy, tmp_path / "run", sampling)
+    experiments.resume(tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "unbroken")
+
+
 def test_a_run_killed_before_it_wrote_its_result_only_writes_that(unbroken, tmp_path):
     folder = Path(shutil.copytree(unbroken, tmp_path / "run"))
     (folder / "result.json").unlink()

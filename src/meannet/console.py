@@ -272,7 +272,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
         name = outcome.net_name(part, lot.hidden, cases)
         with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
             fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
-            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
+            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults) or ()
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}

@@ -139,7 +139,10 @@ def _run(
                     folder.write("examples.json", shown)
                 if part.samples:
                     options.say(f"{name}: combining {part.samples} sampled networks of each net")
-                    rows += outcome.sampled_rows(part, fleet, name, cases, part.samples, faults)
+                    drawn = outcome.sampled_rows(part, fleet, name, cases, part.samples, faults, options.stop)
+                    if drawn is None:
+                        raise Interrupted
+                    rows += drawn
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
@@ -199,7 +202,7 @@ def _pretrain_one(
     stack = pretraining.prepare(experiment, hidden, dataset, where)
     for done in pretraining.run(stack, experiment, folder, dataset, saving, options.say, path=path, stop=options.stop):
         options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
-    if not stack.finished:
+    if not stack.finished or options.stop():
         raise Interrupted
     return stack
 
