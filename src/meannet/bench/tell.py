@@ -111,7 +111,7 @@ def tell_scaling(console: Console, where: Any, options: argparse.Namespace) -> d
     most = max((point.grown for point in found), default=0.0)
     console.print(f"from the second repeat to the last, memory grew by {most:.1f} MiB at most")
     if options.out:
-        Path(options.out).write_text(growth.picture(found, f"How cost grows: {machine}"), encoding="utf-8")
+        Path(options.out).write_text(growth.picture(found, machine), encoding="utf-8")
         console.print(f"wrote {options.out}")
     return {"device": machine, "data": data_name(), "scaling": growth.to_json(found)}
 
