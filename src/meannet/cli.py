@@ -306,7 +306,7 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    from meannet.console import data_and_tell
+    from meannet.data.tell import data_and_tell
 
     return data_and_tell(options)
 
