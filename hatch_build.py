@@ -1,4 +1,4 @@
-"""Build hook: puts into the wheel the CPU kernel, where it can be compiled, the peers of `meannet bench`, and kept results."""
+"""Build hook: puts into the wheel the CPU kernel, if it can be compiled, `meannet bench`'s peers, and kept results."""
 
 import importlib.util
 import sysconfig
