@@ -269,6 +269,8 @@ def test_every_command_has_help(capsys, command):
         ("data fetc mnist", "no action 'fetc'; did you mean fetch?"),
         ("data fetch mnst", "no data set 'mnst'; did you mean mnist?"),
         ("data fetch", "name the data set to fetch"),
+        ("data list mnist", "`meannet data check mnist` is about one"),
+        ("data prepare", "only imagenet is prepared: meannet data prepare imagenet SRC"),
         ("data check mnst", "no data set 'mnst'; did you mean mnist?"),
     ],
 )

@@ -91,6 +91,7 @@ def test_later_settings_win_and_the_experiment_itself_stays(experiment):
         ("opim.lr=3", "no setting 'opim.lr'; did you mean optim\\?"),
         ("arms.dropuot.lr=3", "no arm 'dropuot'.* did you mean dropout\\?"),
         ("arms.dropout.rl=3", "no setting 'arms.dropout.rl'.*in arms.dropout"),
+        ("net.units=x", "net.units must be one of logistic, rectified, not 'x'$"),
         ("net.units=rectifed", "net.units must be one of logistic, rectified.* did you mean rectified\\?"),
         ("zzz=3", "no setting 'zzz'; there is data, net, optim"),
         ("optim.lr", "path=value, not 'optim.lr'"),

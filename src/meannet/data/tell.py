@@ -14,6 +14,8 @@ from meannet import data, screen
 def data_and_tell(options: argparse.Namespace) -> int:
     """`meannet data`: list where everything is, fetch, or verify."""
     if options.action == "list":
+        if options.name is not None:
+            raise ValueError(f"`meannet data list` lists all; `meannet data check {options.name}` is about one")
         return _list_data(options, data.status())
     if options.action == "prepare":
         return _prepare(options)
@@ -40,7 +42,8 @@ def _prepare(options: argparse.Namespace) -> int:
     from meannet.data import imagenet
 
     if options.name != imagenet.NAME:
-        raise ValueError(f"only {imagenet.NAME} is prepared, not {options.name!r}: meannet data prepare imagenet SRC")
+        what = f", not {options.name!r}" if options.name else ""
+        raise ValueError(f"only {imagenet.NAME} is prepared{what}: meannet data prepare imagenet SRC")
     if options.source is None:
         raise ValueError("name the folder with the raw pictures: meannet data prepare imagenet SRC")
     console = screen.console(stderr=True)
