@@ -72,7 +72,13 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
     else:
         if finished:
             console.print(f"{out} had already finished; nothing was run")
-        tell_result(console, result)
+        try:
+            tell_result(console, result)
+        except (KeyError, TypeError, AttributeError) as error:
+            if not finished:
+                raise
+            remedy = "remove it, and resuming writes it anew"
+            raise ValueError(f"{out / 'result.json'} is broken ({error!r}); {remedy}") from None
     if finished and (out / "report.html").exists():
         return 0
     write_report(console, out)  # of a finished run too, where it was killed, or the disk was full, before it had one
