@@ -58,7 +58,7 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
 
     def found(self) -> dict[str, Any]:
