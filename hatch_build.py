@@ -1,4 +1,4 @@
-"""Build hook: puts into the wheel the CPU kernel, where it can be compiled, and the peers of `meannet bench`."""
+"""Build hook: puts into the wheel the CPU kernel, if it can be compiled, `meannet bench`'s peers, and kept results."""
 
 import importlib.util
 import sysconfig
@@ -10,9 +10,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 class KernelHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version != "editable":  # `meannet bench` finds them in the checkout then
+        if version != "editable":  # they are found in the checkout then
             for peer in (Path(self.root) / "benchmarks").glob("*.py"):
                 build_data["force_include"][str(peer)] = f"meannet/bench/peers/{peer.name}"
+            for result in (Path(self.root) / "results").glob("*/*.json"):
+                build_data["force_include"][str(result)] = f"meannet/results/{result.parent.name}/{result.name}"
         source = Path(self.root) / "src" / "meannet" / "fast" / "build.py"
         spec = importlib.util.spec_from_file_location("kernel_build", source)
         assert spec is not None and spec.loader is not None

@@ -22,9 +22,14 @@ from meannet import DropoutClassifier
 
 def read(path: str, column: str) -> tuple[np.ndarray, np.ndarray]:
     with Path(path).open(newline="", encoding="utf-8") as file:
-        head, *rows = csv.reader(file)
+        head, *rows = [row for row in csv.reader(file) if row] or [[]]
     if column not in head:
         sys.exit(f"{path} has no column {column!r}; it has {', '.join(head)}")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(head) or not all(map(str.strip, row)):
+            sys.exit(f"{path}, row {number}: not one value for each of {len(head)} columns; fill it in or leave it out")
+    if not rows:
+        sys.exit(f"{path} has no rows")
     at = head.index(column)
     table = np.array(rows, dtype=object)
     return np.delete(table, at, axis=1), table[:, at].astype(str)

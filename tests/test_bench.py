@@ -248,6 +248,7 @@ def test_prediction_is_compared_with_the_same_net():
         (["--scaling", "--neighbour"], "one at a time: --scaling or --neighbour"),
         (["-o", "a.svg"], "ask for --scaling too"),
         (["--scaling", "-o", "a.png"], "-o takes the name of an .svg file, not 'a.png'"),
+        (["--scaling", "-o", "nosuch/a.svg"], "there is no folder nosuch"),
         (["--device", "tpu"], "--device must be one of"),
     ],
 )

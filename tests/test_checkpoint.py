@@ -8,6 +8,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from meannet import experiment as experiments
 from meannet.checkpoint import CheckpointError
 from meannet.cli import main
 from meannet.config import Arm, Experiment
-from meannet.experiment import Interrupted, Options
+from meannet.experiment import Interrupted, Options, Progress
 
 TENSORS = {"weights.0": torch.arange(6.0).view(2, 3), "biases.0": torch.tensor([0.5, -0.5])}
 FACTS = {"epoch": 3, "faults": []}
@@ -50,6 +51,28 @@ def stopped_after(toy: Experiment, folder: Path, updates: int) -> Path:
     with pytest.raises(Interrupted):
         experiments.run(toy, folder, Options(stop=lambda: next(count) >= updates, save_epochs=2))
     return folder
+
+
+def saved_epochs(folder: Path, **options: Any) -> list[int]:
+    """Which epoch the state is of after each epoch of a run that goes on."""
+    found: list[int] = []
+
+    def look(_: Progress) -> None:
+        found.append(checkpoint.load(folder / "state.safetensors")[1]["epoch"])
+
+    experiments.resume(folder, Options(progress=look, **options))
+    return found
+
+
+def test_a_resumed_run_saves_as_often_as_before_unless_told_otherwise(tmp_path):
+    toy = small("digits", epochs=7, samples=0, seeds=(0,))
+    folder = stopped_after(toy, tmp_path / "run", 10)  # at epoch 3, having saved every second one
+    copies = [Path(shutil.copytree(folder, tmp_path / name)) for name in ("other", "broken")]
+    assert saved_epochs(folder) == [3, 5, 5, 7]
+    assert saved_epochs(copies[0], save_epochs=3) == [3, 3, 6, 7]
+    assert json.loads((copies[0] / "environment.json").read_text())["save_epochs"] == 3
+    (copies[1] / "environment.json").write_text('{"save_epochs": "often", "save_minutes": -1}')
+    assert saved_epochs(copies[1]) == [3, 3, 3, 7]
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
@@ -172,6 +195,16 @@ def test_a_run_in_which_every_net_stopped_ends_the_same_when_resumed(tmp_path):
     assert outcome(tmp_path / "run") == outcome(tmp_path / "unbroken")
 
 
+def test_a_stop_while_networks_are_sampled_is_heard_and_loses_nothing(tmp_path):
+    toy, said = small("digits", epochs=2, samples=2), []
+    experiments.run(toy, tmp_path / "unbroken")
+    sampling = Options(say=said.append, stop=lambda: any("sampled networks" in line for line in said))
+    with pytest.raises(Interrupted):
+        experiments.run(toy, tmp_path / "run", sampling)
+    experiments.resume(tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "unbroken")
+
+
 def test_a_run_killed_before_it_wrote_its_result_only_writes_that(unbroken, tmp_path):
     folder = Path(shutil.copytree(unbroken, tmp_path / "run"))
     (folder / "result.json").unlink()
@@ -186,7 +219,7 @@ def test_runs_killed_at_random_moments_end_as_the_unbroken_one(toy, tmp_path):
     while kills < 10:
         name, runs = f"run{runs}", runs + 1
         begin = ("run", toy_file, "--out", name, "--save-epochs", 1)
-        while not (tmp_path / name / "result.json").exists():
+        while not (tmp_path / name / "report.html").exists():
             process = start(*begin, cwd=tmp_path)
             process.join(chance.uniform(0.0, 0.4) if kills < 10 else 60)
             if process.exitcode is None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from toys import finish, outcome, small, written
+from toys import finish, no_file_above, outcome, small, written
 
 import meannet
 from meannet import claims, recipes
@@ -147,11 +147,27 @@ def test_resuming_a_finished_run_changes_nothing(done, capsys):
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (done / "run").iterdir()} == before
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"{", b"\xff"])
+def test_a_finished_run_without_its_page_gets_it_on_resume_as_one_that_was_killed_while_it_drew(done, capsys):
+    shutil.copytree(done / "run", "run")
+    Path("run/report.html").unlink()
+    Path("run/.report.html.0a1b2c3d.tmp").write_text("<html")
+    with no_file_above(1000):
+        assert main(["run", "--resume", "run"]) == 1
+    told = capsys.readouterr().err
+    assert "File too large: run/report.html" in told and "meannet run --resume run" in told and told.count("\n") == 1
+    assert main(["run", "--resume", "run"]) == 0
+    assert "report: run/report.html\n" in capsys.readouterr().out
+    assert "<html" in Path("run/report.html").read_text()
+    assert {path.name for path in Path("run").iterdir()} == {path.name for path in (done / "run").iterdir()}
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"{", b"\xff", b'{"arms": 3}', b'{"arms": [], "data": {}}'])
 def test_a_broken_result_is_named_and_written_anew_without_it(done, capsys, content):
     shutil.copytree(done / "run", "run")
     Path("run/result.json").write_bytes(content)
-    assert "run/result.json" in refused(capsys, "run", "--resume", "run")
+    assert main(["run", "--resume", "run"]) == 2
+    told = capsys.readouterr().err
+    assert "run/result.json" in told and told.count("\n") == 1
     Path("run/result.json").unlink()
     assert main(["run", "--resume", "run"]) == 0
     assert outcome(Path("run")) == outcome(done / "run")
@@ -233,7 +249,7 @@ def test_every_command_has_help(capsys, command):
         ("run digits --device tpu", "--device must be one of auto, cpu, cuda, not 'tpu'"),
         ("run digits --path quick", "--path must be one of auto, plain, fast, not 'quick'"),
         ("run digits --save-minutes 0", "--save-minutes must be above 0"),
-        ("run digits --save-epochs 0", "--save-epochs 1 or more"),
+        ("run digits --save-epochs 0", "--save-epochs must be 1 or more, not 0"),
         ("run nosuch.json", "cannot read nosuch.json: No such file or directory"),
         ("run --resume nosuch", "there is no run folder nosuch"),
         ("run --resume .", "no experiment.json"),
@@ -255,6 +271,8 @@ def test_every_command_has_help(capsys, command):
         ("data fetc mnist", "no action 'fetc'; did you mean fetch?"),
         ("data fetch mnst", "no data set 'mnst'; did you mean mnist?"),
         ("data fetch", "name the data set to fetch"),
+        ("data list mnist", "`meannet data check mnist` is about one"),
+        ("data prepare", "only imagenet is prepared: meannet data prepare imagenet SRC"),
         ("data check mnst", "no data set 'mnst'; did you mean mnist?"),
     ],
 )

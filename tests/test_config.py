@@ -91,6 +91,7 @@ def test_later_settings_win_and_the_experiment_itself_stays(experiment):
         ("opim.lr=3", "no setting 'opim.lr'; did you mean optim\\?"),
         ("arms.dropuot.lr=3", "no arm 'dropuot'.* did you mean dropout\\?"),
         ("arms.dropout.rl=3", "no setting 'arms.dropout.rl'.*in arms.dropout"),
+        ("net.units=x", "net.units must be one of logistic, rectified, not 'x'$"),
         ("net.units=rectifed", "net.units must be one of logistic, rectified.* did you mean rectified\\?"),
         ("zzz=3", "no setting 'zzz'; there is data, net, optim"),
         ("optim.lr", "path=value, not 'optim.lr'"),
@@ -128,11 +129,20 @@ def test_a_value_that_cannot_run_is_refused_by_its_path(experiment, setting):
         override(experiment, [setting])
 
 
-def test_two_arms_of_one_name_and_no_arm_at_all_are_refused(experiment):
+def test_arms_of_one_name_or_none_and_no_arm_at_all_are_refused(experiment):
     with pytest.raises(ValueError, match="arms must be named apart, not backprop,backprop"):
         dataclasses.replace(experiment, arms=experiment.arms[:1] * 2)
     with pytest.raises(ValueError, match="at least one arm"):
         dataclasses.replace(experiment, arms=())
+    with pytest.raises(ValueError, match="arms must be named, not without a name"):
+        dataclasses.replace(experiment, arms=(dataclasses.replace(experiment.arms[0], name=" "),))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_file_that_is_no_json_is_refused_by_name(tmp_path, content):
+    (tmp_path / "e.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"e\.json is not valid JSON"):
+        recipes.get(str(tmp_path / "e.json"))
 
 
 @EVERY_RECIPE

@@ -176,6 +176,10 @@ def test_the_example_of_a_table_takes_words_and_numbers_and_names_a_wrong_column
     assert "DropoutClassifier: 0.0% of rows wrong" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="has no column 'price'; it has colour, size, bought"):
         main(str(path), "price")
+    for last in (",3,no", "red,3", "red, ,yes", "red,3,yes,4"):
+        path.write_text("\n".join(["colour,size,bought", *rows, last]))
+        with pytest.raises(SystemExit, match="row 41: not one value for each of 3 columns"):
+            main(str(path), "bought")
     assert main(epochs=20)[0] < 0.1
 
 

@@ -94,6 +94,18 @@ def test_the_picture_of_ranks_is_up_to_date_with_the_kept_comparison():
         assert [*shown] == [*xml.fromstring(kept.ranks_picture(document)).itertext()], "run `make kept`"
 
 
+def test_the_picture_of_growth_is_up_to_date_and_nothing_is_cut_off():
+    document = json.loads((kept.FOLDER / kept.SCALE / "growth.json").read_text(encoding="utf-8"))
+    shown = (PROJECT / "benchmarks" / kept.GROWTH).read_text(encoding="utf-8")
+    assert [*xml.fromstring(shown).itertext()] == [*xml.fromstring(kept.growth_picture(document)).itertext()]
+    inner = xml.fromstring(shown).find("{*}svg/{*}svg")
+    assert inner is not None
+    width, height = (float(inner.attrib[side]) for side in ("width", "height"))
+    for text in inner.iter("{*}text"):
+        x, y = map(float, re.findall(r"[\d.]+", text.attrib["transform"].replace("rotate(-0 ", ""))[:2])
+        assert 0 < x < width - 20 and 13 < y < height - 5, text.text  # a line of 13 pixels, with what hangs below it
+
+
 def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """What is shipped: a light import, and a wheel and a source archive that hold all that is needed."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import meannet
+from meannet import kept, recipes
 
 PROJECT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "sklearn", "numpy", "scipy", "matplotlib", "rich")
@@ -63,7 +65,9 @@ def test_the_wheel_works_where_the_checkout_is_not(built, tmp_path):
     command = [sys.executable, "-m", "meannet", "list", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and '"recipe": "digits"' in done.stdout, done.stderr
+    assert done.returncode == 0, done.stderr
+    found = {row["recipe"]: row["kept"] for row in json.loads(done.stdout)["recipes"]}
+    assert found == {recipe: kept.summary(recipe) for recipe in recipes.RECIPES} and found["digits"]
 
 
 @pytest.mark.parametrize("does", ["import meannet", "from meannet.cli import main; main(['--help'])"])

@@ -234,6 +234,9 @@ def row_of(**changes):
         (row_of() + "\n" + row_of(c2="abc"), "line 2, column 3: 'abc' is not a finite number"),
         (row_of() + "\n" + row_of(c2=""), "line 2, column 3: '' is not a finite number"),
         (row_of() + "\n" + row_of(c0="nan"), "line 2, column 1: 'nan' is not a finite number"),
+        (row_of(c2="") + "\n" + row_of(), "line 1, column 3: '' is not a finite number"),
+        (row_of(c63="x") + "\n" + row_of(), "line 1, column 64: 'x' is not a finite number"),
+        ("," * 63 + "\n" + row_of(), "line 1, column 1: '' is not a finite number"),
         (row_of(c5="17"), "pixels must be from 0 to 1, and these are from 0.5 to 17; --divide says what white is"),
         (row_of(c5="-0.1"), "these are from -0.1 to 0.5"),
         (b"\xff\xfe0\x00", "not a .csv file in UTF-8"),
@@ -272,7 +275,8 @@ def test_a_damaged_array_is_refused_before_memory_is_asked_for(done, refused):
     whole = Path("x.npy").read_bytes()
     huge = whole.replace(b"(3, 64), }          ", b"(3999999999, 64), } ")
     assert len(huge) == len(whole) and huge != whole
-    for content in (b"", b"PK\x03\x04", whole[:90], whole[:-1], huge):
+    broken = [whole.replace(b"(3, 64)", shape) for shape in (b"(3, 64 ", b"(3,6.4)", b"(9**99)", b"(-3,64)")]
+    for content in (b"", b"PK\x03\x04", whole[:90], whole[:-1], huge, *broken):
         Path("x.npy").write_bytes(content)
         assert "x.npy is not a whole .npy file of numbers" in refused(done / "one", "x.npy")
 

@@ -93,14 +93,14 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true")
     one = add("run", run, "train all arms and seeds of a recipe")
     one.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe, ./file.py:NAME, or an experiment.json")
-    one.add_argument("--resume", metavar="DIR", help="go on where the run in DIR stopped")
+    one.add_argument("--resume", metavar="DIR", help="go on where the run in DIR stopped, saving as often as before")
     one.add_argument("--seeds", type=int, metavar="N", help="how many seeds, counted from 0")
     one.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("--path", default="auto", metavar="auto|plain|fast", help="which version of the update to use")
     one.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE where not given")
     one.add_argument("--quick", action="store_true", help="one net, two seeds, few epochs")
-    one.add_argument("--save-minutes", type=float, default=1.0, metavar="M", help="save every M minutes (1)")
+    one.add_argument("--save-minutes", type=float, metavar="M", help="save every M minutes (1)")
     one.add_argument("--save-epochs", type=int, metavar="N", help="save every N epochs as well")
     one.add_argument("--workers", type=int, metavar="N", help="processes that decode pictures in shards")
     one.add_argument("--json", action="store_true")
@@ -234,8 +234,10 @@ def run(options: argparse.Namespace) -> int:
         out = Path(options.out) if options.out else _free_folder(experiment.recipe)
     else:
         raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
-    if not options.save_minutes > 0 or (options.save_epochs is not None and options.save_epochs < 1):
-        raise ValueError("--save-minutes must be above 0 and --save-epochs 1 or more")
+    if options.save_minutes is not None and not options.save_minutes > 0:
+        raise ValueError(f"--save-minutes must be above 0, not {options.save_minutes:g}")
+    if options.save_epochs is not None and options.save_epochs < 1:
+        raise ValueError(f"--save-epochs must be 1 or more, not {options.save_epochs}")
     if options.workers is not None and options.workers < 0:
         raise ValueError(f"--workers must be 0 or more, not {options.workers}")
     from meannet.console import run_and_tell
@@ -304,7 +306,7 @@ def claims(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    from meannet.console import data_and_tell
+    from meannet.data.tell import data_and_tell
 
     return data_and_tell(options)
 

@@ -45,7 +45,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             settings = Options(
                 device=options.device,
                 path=options.path,
-                save_minutes=options.save_minutes,
+                save_minutes=options.save_minutes or 0.0,
                 save_epochs=options.save_epochs,
                 workers=options.workers,
                 command=options.command,
@@ -72,10 +72,18 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
     else:
         if finished:
             console.print(f"{out} had already finished; nothing was run")
-        tell_result(console, result)
+        try:
+            tell_result(console, result)
+        except (KeyError, TypeError, AttributeError) as error:
+            if not finished:
+                raise
+            remedy = "remove it, and resuming writes it anew"
+            raise ValueError(f"{out / 'result.json'} is broken ({error!r}); {remedy}") from None
+    if finished and (out / "report.html").exists():
+        return 0
+    write_report(console, out)  # of a finished run too, where it was killed, or the disk was full, before it had one
     if finished:
         return 0
-    write_report(console, out)
     following_command = RunFolder.open(out).experiment().next.replace("RUN", shlex.quote(str(out)))
     if following_command:
         console.print(f"next, try: {following_command}")
@@ -188,9 +196,15 @@ def write_report(console: Console, out: Path) -> None:
     from meannet import report
 
     try:
-        report.write([out], out / "report.html")
+        with RunFolder(out).locked():
+            report.write([out], out / "report.html")
     except ValueError as error:
         console.print(f"no report: {error}")
+    except OSError as error:
+        if not error.filename:
+            raise
+        remedy = f"the run is done; with that put right, its page is written by: {resume_command(out)}"
+        raise OSError(f"{error.strerror}: {error.filename}; {remedy}") from None
     else:
         console.print(f"report: {out / 'report.html'}")
 
@@ -264,7 +278,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
         name = outcome.net_name(part, lot.hidden, cases)
         with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
             fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
-            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults)
+            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults) or ()
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
@@ -291,82 +305,3 @@ def sample_table(rows: list[dict[str, Any]]) -> Table:
             means = [sum(row[kind][i] for row in same) / len(same) for i in range(len(counts))]
             table.add_row(net, arm, kind, *(f"{mean:.1f}" for mean in means), f"{mean_network:.1f}")
     return table
-
-
-def data_and_tell(options: argparse.Namespace) -> int:
-    """`meannet data`: list where everything is, fetch, or verify."""
-    from meannet import data
-
-    if options.action == "list":
-        return _list_data(options, data.status())
-    if options.action == "prepare":
-        return _prepare(options)
-    if options.source is not None or options.workers is not None:
-        raise ValueError(f"{'--workers' if options.source is None else options.source!r} is for `meannet data prepare`")
-    names = [options.name] if options.name else list(data.NAMES)
-    if options.action == "fetch":
-        from meannet.data.fetch import fetch
-
-        if not options.name:
-            raise ValueError(f"name the data set to fetch; there is {', '.join(data.NAMES)}")
-        fetch(options.name, force=options.force, say=screen.console(stderr=True).print)
-    checked = [(name, *one) for name in names for one in data.check(name)]
-    if options.json:
-        print(json.dumps({"files": [{"name": n, "path": str(p), "ok": ok, "message": m} for n, p, ok, m in checked]}))
-    else:
-        for name, path, ok, message in checked:
-            print(f"{'ok ' if ok else 'BAD'} {name}: {path}: {message}")
-    return 0 if all(ok for _, _, ok, _ in checked) else 1
-
-
-def _prepare(options: argparse.Namespace) -> int:
-    """`meannet data prepare imagenet SRC`: a line for every twentieth of the shards, or a bar on a terminal."""
-    from meannet.data import imagenet
-
-    if options.name != imagenet.NAME:
-        raise ValueError(f"only {imagenet.NAME} is prepared, not {options.name!r}: meannet data prepare imagenet SRC")
-    if options.source is None:
-        raise ValueError("name the folder with the raw pictures: meannet data prepare imagenet SRC")
-    console = screen.console(stderr=True)
-    last = 0
-
-    def show(progress: imagenet.Progress) -> None:
-        nonlocal last
-        if progress.done - last >= progress.shards / 20 or progress.done == progress.shards:
-            last = progress.done
-            left = f", {progress.left / 60:.0f} min left" if progress.pictures < progress.of else ""
-            console.print(f"{progress.pictures:,} of {progress.of:,} pictures, {progress.rate:,.0f} a second{left}")
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn())
-    if console.is_terminal:
-        with Bar(*columns, console=console, speed_estimate_period=600) as bar:
-            task = bar.add_task("", total=None, rate=0.0)
-
-            def move(one: imagenet.Progress) -> None:
-                bar.update(task, total=one.of, completed=one.pictures, rate=one.rate)
-
-            document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=move)
-    else:
-        document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=show)
-    if options.json:
-        print(json.dumps(document))
-        return 0
-    print(f"{imagenet.where()}: {len(document['classes']):,} classes")
-    for part, about in document["parts"].items():
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in about["counts"].items() if kind != "pictures")
-        print(f"{part}: {about['cases']:,} cases in {len(about['shards']):,} shards ({counts})")
-        for line in about["corrupt"]:
-            print(f"left out of {part}: {line}")
-    return 0
-
-
-def _list_data(options: argparse.Namespace, rows: list[Any]) -> int:
-    if options.json:
-        print(json.dumps({"data": [row._asdict() | {"where": str(row.where)} for row in rows]}))
-        return 0
-    table = screen.table("name", "there", "size", "where", "from")
-    for row in rows:
-        there = "yes" if row.present else "no"
-        table.add_row(row.name, there, f"{row.size / 1e6:.1f} MB" if row.present else "", str(row.where), row.source)
-    screen.console().print(table)
-    return 0

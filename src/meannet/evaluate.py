@@ -1,6 +1,6 @@
 """Testing: the mean network, and averages of sampled thinned networks beside it (body)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -34,11 +34,11 @@ def mean_network_figures(fleet: Fleet, inputs: Rows, targets: Tensor) -> tuple[l
 
 @torch.no_grad()
 def sampled_errors(
-    fleet: Fleet, inputs: Rows, targets: Tensor, counts: list[int]
-) -> tuple[list[list[int]], list[list[int]]]:
+    fleet: Fleet, inputs: Rows, targets: Tensor, counts: list[int], stop: Callable[[], bool] = lambda: False
+) -> tuple[list[list[int]], list[list[int]]] | None:
     """Errors, [net][count], of the arithmetic and of the geometric mean of the first 1..count sampled networks.
 
-    A net that omits nothing is all of its sampled networks.
+    A net that omits nothing is all of its sampled networks. None when `stop` said so before the end.
     """
     wrong = torch.zeros(2, len(fleet.seeds), len(counts), dtype=torch.int64, device=fleet.device)
     drawn = [net for net in range(len(fleet.seeds)) if fleet.omits(net)]
@@ -55,6 +55,8 @@ def sampled_errors(
             x = x[drawn]
         logs = probabilities = 0.0
         for sample in range(counts[-1]):
+            if stop():
+                return None
             log_probs = fleet.sampled_outputs(x, sample, part).log_softmax(-1)
             # Neither renormalising nor dividing by the count moves the largest probability.
             logs, probabilities = logs + log_probs, probabilities + log_probs.exp()

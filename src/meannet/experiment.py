@@ -22,6 +22,8 @@ from meannet.pretraining import chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
 
+SAVE_MINUTES = 1.0
+
 
 class Interrupted(Exception):
     """The run was asked to stop and has saved; it can be resumed."""
@@ -45,8 +47,8 @@ class Options:
     device: str = "auto"
     path: str = "auto"
     pretrain_path: str = ""  # by which pretraining's precision is decided, where a run goes on; empty: `path`
-    save_minutes: float = 1.0
-    save_epochs: int | None = None
+    save_minutes: float = 0.0  # 0: as the run began; a new one saves every minute
+    save_epochs: int | None = None  # None: as the run began; a new one has no such rule
     workers: int | None = None  # processes that decode pictures in shards; as many as there are cores
     command: str = ""
     say: Callable[[str], None] = lambda line: None
@@ -56,6 +58,7 @@ class Options:
 
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
+    options = replace(options, save_minutes=options.save_minutes or SAVE_MINUTES)
     if experiment.patches is not None:
         return streamed.start(experiment, Path(folder), options)
     ranks.refuse_several(experiment.recipe)
@@ -81,11 +84,21 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.path == "auto":
         path = opened.began_with("path", "auto")
         options = replace(options, path=path, pretrain_path=opened.began_with("asked_path", path))
+    options = replace(
+        options,
+        save_minutes=options.save_minutes or _above_0(opened.began_with("save_minutes")) or SAVE_MINUTES,
+        save_epochs=options.save_epochs or _above_0(opened.began_with("save_epochs")),
+    )
     if experiment.patches is not None:
         return streamed.start(None, Path(folder), options)
     ranks.refuse_several(experiment.recipe)
     where = device.choose(options.device)
     return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
+
+
+def _above_0(found: Any) -> Any:
+    """What environment.json says, where that is a number to save by; the file only informs, and may say anything."""
+    return found if isinstance(found, int | float) and found > 0 else None
 
 
 def load_cases(experiment: Experiment, where: torch.device, say: Callable[[str], None]) -> Dataset:
@@ -126,7 +139,10 @@ def _run(
                     folder.write("examples.json", shown)
                 if part.samples:
                     options.say(f"{name}: combining {part.samples} sampled networks of each net")
-                    rows += outcome.sampled_rows(part, fleet, name, cases, part.samples, faults)
+                    drawn = outcome.sampled_rows(part, fleet, name, cases, part.samples, faults, options.stop)
+                    if drawn is None:
+                        raise Interrupted
+                    rows += drawn
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
@@ -181,14 +197,12 @@ def _pretrain_one(
     # Written before the first update: a run that is stopped while it pretrains must go on with the same path.
     path = options.pretrain_path or options.path
     products = "tf32" if where.type == "cuda" else str(fast.products(where, path)).removeprefix("torch.")
-    command = folder.began_with("command", options.command)
-    environment = device.environment(where, f"{products} products", options.path, command)
-    folder.write("environment.json", environment | {"asked_path": path})
+    _write_environment(folder, where, f"{products} products", options.path, options)
     saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
     stack = pretraining.prepare(experiment, hidden, dataset, where)
     for done in pretraining.run(stack, experiment, folder, dataset, saving, options.say, path=path, stop=options.stop):
         options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
-    if not stack.finished:
+    if not stack.finished or options.stop():
         raise Interrupted
     return stack
 
@@ -218,9 +232,7 @@ def _train_one(
     engine = fast.engine(
         fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
     )
-    command = folder.began_with("command", options.command)
-    environment = device.environment(where, engine.precision, engine.name, command)
-    folder.write("environment.json", environment | {"asked_path": options.pretrain_path or options.path})
+    _write_environment(folder, where, engine.precision, engine.name, options)
     saved_epoch, saved_at = facts["epoch"], time.perf_counter()
     epoch_now = facts["epoch"]
 
@@ -272,6 +284,13 @@ def _train_one(
     if options.stop():
         raise Interrupted
     return fleet, faults, engine
+
+
+def _write_environment(folder: RunFolder, where: torch.device, precision: str, path: str, options: Options) -> None:
+    """With what a resumed run goes on by where it is not told otherwise."""
+    facts = device.environment(where, precision, path, folder.began_with("command", options.command))
+    facts["asked_path"] = options.pretrain_path or options.path
+    folder.write("environment.json", facts | {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs})
 
 
 def _shown(name: str, folder: RunFolder) -> str:

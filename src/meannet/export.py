@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from meannet import checkpoint, plain
 from meannet.atomic import write_atomically
-from meannet.config import nearest
+from meannet.config import none_of
 
 SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "torch": ".safetensors"}
 FACTS = "meannet.json"  # of a pt2 archive, beside the program
@@ -38,7 +38,7 @@ def write(network: nn.Module, facts: Mapping[str, Any], path: Path, to: str, *, 
 def check(path: Path, to: str, *, force: bool) -> None:
     """Refuse a form that there is none of, and files that cannot or must not be written."""
     if to not in SUFFIXES:
-        raise ValueError(f"to must be one of {', '.join(SUFFIXES)}, not {to!r}; {nearest(to, SUFFIXES)}")
+        raise ValueError(none_of("to", to, SUFFIXES))
     if path.suffix != SUFFIXES[to]:
         raise ValueError(f"{path} must end in {SUFFIXES[to]} to hold {to}, as in {path.with_suffix(SUFFIXES[to])}")
     check_target(path, force=force)

@@ -2,7 +2,7 @@
 
 `python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md docs/cards/speech.md` writes into each
 page what stands between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a
-`figure` or `ranks` marker shows.
+`figure` or `ranks` marker shows, and docs/growth.svg for a page that shows it.
 """
 
 import html
@@ -18,11 +18,13 @@ from typing import Any
 from meannet import recipes
 from meannet.report.written import count, duration, plain, short, spread
 
-FOLDER = Path(__file__).resolve().parents[2] / "results"
+_FOLDERS = Path(__file__).with_name("results"), Path(__file__).resolve().parents[2] / "results"
+FOLDER = next(filter(Path.is_dir, _FOLDERS), _FOLDERS[-1])  # which wheels carry; the checkout's elsewhere
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
 BENCH, EAGER = "bench", "torch-eager"  # results/bench is of no recipe either: `meannet bench --json` made it
 SPEECH = "speech"  # results/speech is of `meannet bench --speech`
-SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader and --ranks
+SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader, --ranks and --scaling
+GROWTH = Path("..") / "docs" / "growth.svg"  # from the folder of the page that shows it
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
@@ -31,7 +33,7 @@ Result = dict[str, Any]
 
 
 def load(recipe: str, folder: Path = FOLDER) -> list[Result]:
-    """The kept results of a recipe, by file name; none where the package is installed without its checkout."""
+    """The kept results of a recipe, by file name."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in files(recipe, folder)]
 
 
@@ -213,12 +215,14 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
     """Bring a page, and the picture it shows, up to date with the kept results; returns what was written."""
     text = page.read_text(encoding="utf-8")
     page.write_text(fill(text, folder, page.resolve().parent), encoding="utf-8")
-    results, ranked = pictured(folder), tables(folder, "cpu")
+    results, ranked, grown = pictured(folder), tables(folder, "cpu"), folder / SCALE / "growth.json"
     pictures: dict[Path, Callable[[], str]] = {}
     if "<!-- figure -->" in text and results:
         pictures[PICTURE] = lambda: picture(results)
     if "<!-- ranks -->" in text and ranked:
         pictures[Path(RANKS)] = lambda: ranks_picture(ranked)
+    if f"]({GROWTH.as_posix()})" in text and grown.exists():
+        pictures[GROWTH] = lambda: growth_picture(json.loads(grown.read_text(encoding="utf-8")))
     for path, made in pictures.items():
         (page.resolve().parent / path).write_text(made(), encoding="utf-8")
     return [page, *(page.resolve().parent / path for path in pictures)]
@@ -281,6 +285,14 @@ def ranks_picture(document: Result) -> str:
     from meannet.bench import standing, written
 
     return _card(written.drawn(document), standing.WIDTH, standing.HEIGHT, *written.words(document))
+
+
+def growth_picture(document: Result) -> str:
+    """How time and memory grow, as `meannet bench --scaling` draws it, on a white card."""
+    from meannet.bench.growth import DRAWN, Point, picture
+
+    drawn = picture([Point(**row) for row in document["scaling"]], document["device"])
+    return _card(drawn, *DRAWN, "How time and memory of an update grow", document["device"])
 
 
 def _kept(folder: Path, *, held_out: bool) -> Iterator[tuple[Path, Result]]:

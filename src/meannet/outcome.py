@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -213,13 +213,25 @@ def compare(arms: Sequence[dict[str, Any]], figure: str = "") -> list[dict[str, 
 
 
 def sampled_rows(
-    experiment: Experiment, fleet: Fleet, name: str, dataset: Dataset, samples: int, faults: Sequence[Fault]
-) -> list[Record]:
-    """The mean network beside means of 1 to `samples` sampled networks, for every net that was not stopped."""
+    experiment: Experiment,
+    fleet: Fleet,
+    name: str,
+    dataset: Dataset,
+    samples: int,
+    faults: Sequence[Fault],
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Record] | None:
+    """The mean network beside means of 1 to `samples` sampled networks, for every net that was not stopped.
+
+    None when `stop` said so before the end.
+    """
     inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
     wrong, _ = evaluate.mean_network_figures(fleet, inputs, targets)
     counts = evaluate.sample_counts(samples)
-    arithmetic, geometric = evaluate.sampled_errors(fleet, inputs, targets, counts)
+    found = evaluate.sampled_errors(fleet, inputs, targets, counts, stop)
+    if found is None:
+        return None
+    arithmetic, geometric = found
     n_test = len(inputs)
     if dataset.spoken is not None:  # of recordings: states, in per cent
         n_test = PER_CENT

@@ -60,7 +60,10 @@ def run(
     path: str = "auto",
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Done]:
-    """Train what is left of a stack, saving and recording; at the end samples from the model are saved with it."""
+    """Train what is left of a stack, saving and recording; at the end samples from the model are saved with it.
+
+    When `stop` says so before that, what was trained is saved, and going on draws them.
+    """
     hidden = stack.sizes[1:]
     name, file = net_name(experiment, hidden, dataset), folder.pretrained(hidden, len(experiment.net.hidden))
     facts = restore(stack, experiment, folder, hidden, dataset)
@@ -89,10 +92,11 @@ def run(
         if saving.due():
             save()
         yield done
-    if stack.finished:
-        save(samples=samples(stack, inputs).cpu())
-    elif saving.since:
+    if saving.since:
         save()
+    drawn = samples(stack, inputs, stop=stop) if stack.finished else None
+    if drawn is not None:
+        save(samples=drawn.cpu())
 
 
 def restore(

@@ -58,7 +58,7 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
 
     def found(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class RunFolder:
             raise ValueError(f"{self.result} is broken; remove it, and resuming writes it anew")
         return result
 
-    def began_with(self, name: str, otherwise: str) -> str:
+    def began_with(self, name: str, otherwise: Any = None) -> Any:
         """What environment.json says of how the run began, such as its command."""
         try:
             found = json.loads((self.path / "environment.json").read_text())

@@ -1,5 +1,6 @@
 """Fitting: targets of every kind, going on with training, interruptions, nets that fail, bad requests."""
 
+import inspect
 import pickle
 import re
 
@@ -383,3 +384,11 @@ def test_a_column_that_never_varies_is_left_alone_sparse_as_dense():
         found = [cases.Scaling.of(x, np.arange(72), weights).scale for x in (sparse.csr_array(columns), columns)]
         assert found[0] == pytest.approx(found[1], rel=1e-12)
         assert found[0][0] == pytest.approx(0.6931472)
+
+
+def test_both_estimators_have_the_same_parameters_and_defaults():
+    shared = DropoutClassifier().get_params()
+    assert shared.pop("class_weight") is None
+    assert DropoutRegressor().get_params() == shared and list(inspect.signature(DropoutRegressor).parameters) == [
+        name for name in inspect.signature(DropoutClassifier).parameters if name != "class_weight"
+    ]

@@ -51,6 +51,21 @@ def test_a_run_stopped_anywhere_and_resumed_is_the_unbroken_one(recipe, tmp_path
 
 
 @BOTH
+def test_a_stop_while_samples_are_drawn_loses_nothing_and_resuming_draws_them(recipe, tmp_path):
+    whole, folder, epochs = tmp_path / "whole", tmp_path / "stopped", []
+    experiments.run(toy(recipe), whole, Options(progress=lambda progress: epochs.append(progress.net)))
+    pretraining = sum("," in name for name in epochs)
+    told = []
+    with pytest.raises(Interrupted):
+        experiments.run(toy(recipe), folder, Options(progress=told.append, stop=lambda: len(told) == pretraining))
+    tensors, facts = checkpoint.read(folder / "pretrained.safetensors")
+    assert not facts["complete"] and "samples" not in tensors and len(told) == pretraining
+    experiments.resume(folder, Options(progress=told.append))
+    assert len(told) == len(epochs)
+    assert outcome(folder) == outcome(whole) and timeless(folder) == timeless(whole)
+
+
+@BOTH
 def test_a_damaged_stack_goes_back_to_the_one_before_it(recipe, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "broken"
     experiments.run(toy(recipe), whole)

@@ -20,6 +20,7 @@ BATCHES = (1, 10, 100, 1000)
 REPEATS = 5
 SHARE = 0.5  # of the memory; what needs more is not tried
 MEBI = 1 << 20
+DRAWN = 1200, 350  # pixels of the picture
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def to_json(found: Iterable[Point]) -> list[dict[str, Any]]:
     return [asdict(point) for point in found]
 
 
-def picture(found: list[Point], title: str) -> str:
+def picture(found: list[Point], machine: str) -> str:
     """Three panels, time against what is varied, and a fourth, memory against its parts; as SVG."""
     from matplotlib.axes import Axes
     from matplotlib.ticker import FuncFormatter
@@ -123,7 +124,7 @@ def picture(found: list[Point], title: str) -> str:
     plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
 
     def panel(number: int, above: str, below: str) -> Axes:
-        axes = drawn.add_axes((0.07 + 0.25 * (number % 4), 0.17, 0.17, 0.65))
+        axes = drawn.add_axes((0.07 + 0.25 * number, 0.22, 0.17, 0.68))
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.minorticks_off()
@@ -134,7 +135,7 @@ def picture(found: list[Point], title: str) -> str:
         return axes
 
     with style():
-        drawn, whole = drawing(1200, 330)
+        drawn, whole = drawing(*DRAWN)
         whole.remove()
         for number, (varied, name) in enumerate(across.items()):
             chosen = [point for point in found if point.varied == varied]
@@ -146,4 +147,4 @@ def picture(found: list[Point], title: str) -> str:
         axes.plot([p.parts for p in found], [p.peak for p in found], "o", color=ARMS[1])
         ends = [min(p.parts for p in found), max(p.parts for p in found)]
         axes.plot(ends, ends, color=SOFT, linewidth=1)
-        return finish(drawn, title)
+        return finish(drawn, f"How cost grows: {machine}")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from meannet import device, screen
+from meannet.atomic import write_atomically
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
@@ -37,6 +38,8 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         raise ValueError("-o is where --scaling draws its curves; ask for --scaling too")
     if options.out and not options.out.endswith(".svg"):
         raise ValueError(f"-o takes the name of an .svg file, not {options.out!r}")
+    if options.out and not Path(options.out).parent.is_dir():
+        raise ValueError(f"there is no folder {Path(options.out).parent} to write the curves into; make it first")
     where = device.choose(options.device)
     console = screen.console(stderr=options.json)
     tell = {
@@ -111,7 +114,7 @@ def tell_scaling(console: Console, where: Any, options: argparse.Namespace) -> d
     most = max((point.grown for point in found), default=0.0)
     console.print(f"from the second repeat to the last, memory grew by {most:.1f} MiB at most")
     if options.out:
-        Path(options.out).write_text(growth.picture(found, f"How cost grows: {machine}"), encoding="utf-8")
+        write_atomically(Path(options.out), growth.picture(found, machine).encode())
         console.print(f"wrote {options.out}")
     return {"device": machine, "data": data_name(), "scaling": growth.to_json(found)}
 

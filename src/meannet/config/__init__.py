@@ -19,7 +19,7 @@ from meannet.config.parts import (
     Speech,
 )
 from meannet.config.paths import override, settings
-from meannet.config.values import nearest, text_of, to_json
+from meannet.config.values import nearest, none_of, text_of, to_json
 
 __all__ = [
     "PERCENT",
@@ -40,6 +40,7 @@ __all__ = [
     "Speech",
     "from_json",
     "nearest",
+    "none_of",
     "override",
     "settings",
     "text_of",

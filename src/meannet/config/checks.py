@@ -48,6 +48,7 @@ def check(e: "Experiment") -> None:
     if e.pretrain:
         _check_pretraining(e, e.pretrain, need)
     need(bool(e.arms), "arms", "empty", "at least one arm")
+    need(all(arm.name.strip() for arm in e.arms), "arms", "without a name", "named")
     need(len({arm.name for arm in e.arms}) == len(e.arms), "arms", ",".join(a.name for a in e.arms), "named apart")
     for arm in e.arms:
         need(arm.lr is None or 0 < arm.lr < math.inf, f"arms.{arm.name}.lr", arm.lr, "above 0")

@@ -28,7 +28,7 @@ def parse(kind: Any, text: str, path: str) -> Any:
         return None if text == "none" else parse(arguments[0], text, path)
     if origin is Literal:
         if text not in arguments:
-            raise ValueError(f"{path} must be one of {', '.join(arguments)}, not {text!r}; {nearest(text, arguments)}")
+            raise ValueError(none_of(path, text, arguments))
         return text
     if origin is tuple:
         inner = arguments[0]
@@ -98,3 +98,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     begun = [one for one in known if one.startswith(name)][:3] if name else []
     close = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"there is {', '.join(known)}"
+
+
+def none_of(name: str, value: str, known: Iterable[str]) -> str:
+    """What to say about a value that is none of a few."""
+    known = list(known)
+    hint = nearest(value, known)
+    return f"{name} must be one of {', '.join(known)}, not {value!r}" + f"; {hint}" * hint.startswith("did")

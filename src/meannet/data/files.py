@@ -6,6 +6,7 @@ Nothing is repaired on the way: a cell that is no number, a picture of another s
 import csv
 import math
 import struct
+import tokenize
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,10 +68,13 @@ def _in_folder(folder: Path, say: Callable[[str], None]) -> list[Path]:
 
 
 def _array(path: Path, wanted: Wanted) -> np.ndarray:
+    # NumPy reads the header as a Python literal, and raises whatever comes of one that is broken.
+    broken = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, RecursionError, tokenize.TokenError)
     try:
-        # Unlike np.load, this compares the size in the header with that of the file before it asks for memory.
-        found = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, SyntaxError) as error:
+        with warnings.catch_warnings(action="ignore"):
+            # Unlike np.load, this compares the size in the header with that of the file before it asks for memory.
+            found = np.lib.format.open_memmap(path, mode="r")
+    except broken as error:
         raise ValueError(f"{path} is not a whole .npy file of numbers: {error}") from None
     if found.dtype.kind not in "biuf":
         raise ValueError(f"{path} holds {found.dtype}, not numbers")
@@ -99,10 +103,15 @@ def _table(path: Path, wanted: Wanted) -> np.ndarray:
 
 
 def _is_header(cells: list[str], path: Path, wanted: Wanted) -> bool:
-    """Whether the first line holds names, which must be those the net was fitted with where it knows any."""
+    """Whether the first line holds names, which must be those the net was fitted with where it knows any.
+
+    One with some numbers in it is a case, whose other cells are wrong.
+    """
     cells = [cell.strip() for cell in cells]
     numbered = len(cells) > 1 and cells == [str(number) for number in range(len(cells))]  # as pandas names columns
-    if not numbered and all(_number(cell) is not None for cell in cells):
+    if cells == wanted.names:
+        return True
+    if not numbered and (not any(cells) or any(_number(cell) is not None for cell in cells)):
         return False
     if wanted.names is not None and len(cells) == len(wanted.names):
         for number, (name, known) in enumerate(zip(cells, wanted.names, strict=True), start=1):

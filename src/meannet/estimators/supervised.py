@@ -228,58 +228,8 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 class DropoutRegressor(RegressorMixin, DropoutNet):
     """Regression by a dense net trained with dropout; its mean network predicts. Targets are standardised inside.
 
-    Parameters
-    ----------
-    hidden : int or tuple of ints
-        Sizes of the hidden layers; () for none.
-    units : "rectified" or "logistic"
-    dropout_hidden, dropout_visible : float
-        Probabilities of omitting a hidden unit and an input.
-    epochs : int or "auto"
-        "auto" chooses from the number of cases, more epochs for fewer.
-    batch : int
-        Cases in a mini-batch.
-    lr : float or "auto"
-        Learning rate at the start; "auto" is 0.05, and less for nets of more than 256 units.
-    lr_end : float
-        The share of it that is left at the end; it falls by the same factor each epoch.
-    momentum : pair of floats
-        At the start, and from a quarter of the epochs on.
-    limit : float
-        Bound on the squared length of a hidden unit's incoming weight vector; inf for none.
-    standardize : bool
-        Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
-        shifted.
-    n_nets : int
-        Nets that are trained side by side from seeds of their own, and averaged.
-    pretrain : DBN, BernoulliRBM, GaussianRBM or None
-        What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
-        `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
-        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
-    early_stopping : bool
-        Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
-        mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
-    validation_fraction, n_iter_no_change
-        See `early_stopping`.
-    warm_start : bool
-        Let `fit` go on from the nets there are, with the scale of inputs found by the first fit. Sizes, rates and the
-        number of nets must then be what they were.
-    random_state : int, RandomState or None
-        The seed of initial weights, masks and order of cases. A fit depends on it and on the cases, not on their order.
-    device : "auto", "cpu" or "cuda"
-    verbose : int
-        1 shows a line of progress.
-
-    Attributes
-    ----------
-    network_ : torch.nn.Module
-        The mean network from raw inputs to probabilities or predictions, in float64.
-    history_ : list of dicts
-        One an epoch: loss and error of the thinned networks, learning rate, momentum.
-    n_iter_ : int
-        Epochs that were trained.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    The parameters are those of DropoutClassifier but for `class_weight`, with one difference: for `lr` "auto" is 0.05,
+    and less for nets of more than 256 units. The attributes are the same but for `classes_`.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

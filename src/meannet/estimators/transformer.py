@@ -91,7 +91,9 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_samples and steps must be 1 or more; got {n_samples!r} and {steps!r}")
         noise = torch.full((1, n_samples, self.n_features_in_), 0.5, dtype=torch.float64)
         start = Draws(self._stack.seeds, 253, 0).on(noise)[0]
-        found = stack.samples(self._stack, start, n_samples, steps)[0].numpy()
+        drawn = stack.samples(self._stack, start, n_samples, steps)
+        assert drawn is not None
+        found = drawn[0].numpy()
         return found * self._scaling.scale + self._scaling.mean
 
     def save(self, path: str | Path) -> None:

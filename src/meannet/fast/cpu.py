@@ -23,7 +23,6 @@ BLOCK = 64  # units of a panel, and of a block of thresholds
 LAYOUT = 3  # of the structures below, as in update.h
 UPDATES_A_CALL = 32  # so that a request to stop is heard soon
 FLOATS_A_CALL = 1 << 24  # of inputs that are made as they are asked for
-SMALLEST_STEP = 1e-30  # with which products of float32 numbers of the usual size do not vanish
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
 
@@ -176,8 +175,7 @@ class Skipping:
                 raise MemoryError
         for panels in self.panels:
             panels.empty()
-        # The kernel sees gradients times the step, which vanish where that is next to nothing.
-        tally.active, tally.moved = active > 0, (moved > 0) | (torch.tensor(step) < SMALLEST_STEP)
+        tally.active, tally.moved = active > 0, moved > 0
         return tally
 
     def _calls(self, starts: range) -> Iterator[range]:

@@ -38,6 +38,7 @@ namespace {
 constexpr int LANES = 16;
 constexpr int BLOCK = 64;            // units of a block, which is what one list is about
 constexpr int SLOT = BLOCK + LANES;  // room for a list: whole vectors are stored, the last one perhaps past its end
+constexpr float SMALLEST_STEP = 1e-12f;  // derivatives times a smaller one might vanish, and look like a collapse
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
@@ -284,9 +285,10 @@ void times_slope(const float* activity, bool logistic, int count, float* delta) 
 }
 
 // Gradient product, momentum, step and, for hidden layers, norm bound of one panel. Returns whether a gradient was not 0.
+// `rest` is what of the step is not in the derivatives yet.
 template <int V>
-bool step(const Lists& below, const float* delta, int inputs, int cases, float momentum, float limit, float* weight,
-          float* velocity, float* bias, float* bias_velocity) {
+bool step(const Lists& below, const float* delta, int inputs, int cases, float rest, float momentum, float limit,
+          float* weight, float* velocity, float* bias, float* bias_velocity) {
   constexpr int W = V * LANES;
   Vector squared[V] = {}, largest[V] = {};
   for (int input = 0; input < inputs; input++) {
@@ -298,6 +300,7 @@ bool step(const Lists& below, const float* delta, int inputs, int cases, float m
     for (int v = 0; v < V; v++) {
       const Vector size = change[v] < 0.0f ? -change[v] : change[v];
       largest[v] = size > largest[v] ? size : largest[v];
+      if (rest != 1.0f) change[v] *= all(rest);
       const Vector speed = all(momentum) * load(s + v * LANES) + change[v];
       const Vector moved = load(w + v * LANES) + speed;
       store(s + v * LANES, speed);
@@ -309,6 +312,7 @@ bool step(const Lists& below, const float* delta, int inputs, int cases, float m
   for (int v = 0; v < V; v++) {
     Vector change = {};
     for (int item = 0; item < cases; item++) change += load(delta + size_t(item) * W + v * LANES);
+    if (rest != 1.0f) change *= all(rest);
     const Vector speed = all(momentum) * load(bias_velocity + v * LANES) + change;
     store(bias_velocity + v * LANES, speed);
     store(bias + v * LANES, load(bias + v * LANES) + speed);
@@ -386,9 +390,11 @@ struct Update {
   const Tally& tally;
   Team& team;
   const int cases, last;  // the last weight layer is the output layer
+  const float scale, rest;  // the step: what derivatives have of it, and what is left for the end
 
   Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, Team& team_)
-      : shape(s), net(n), work(w), batch(b), tally(t), team(team_), cases(b.cases), last(s.layers - 1) {}
+      : shape(s), net(n), work(w), batch(b), tally(t), team(team_), cases(b.cases), last(s.layers - 1),
+        scale(n.step < SMALLEST_STEP ? 1.0f : n.step), rest(n.step < SMALLEST_STEP ? n.step : 1.0f) {}
 
   void omit_units(int layer, int block, int item, float* row) const {
     if (!net.thresholds[layer]) return;
@@ -460,7 +466,7 @@ struct Update {
       const float weight = batch.weights ? batch.weights[batch.order[item]] : 1.0f;
       *tally.loss += weight * found.loss;
       *tally.errors += found.wrong;
-      for (int i = 0; i < outputs; i++) delta[panels.at(i, item, cases)] = z[i] * (weight * -net.step / cases);
+      for (int i = 0; i < outputs; i++) delta[panels.at(i, item, cases)] = z[i] * (weight * -scale / cases);
     }
     for (int p = 0; p < panels.count; p++)
       for (int item = 0; item < cases; item++) {
@@ -497,7 +503,7 @@ struct Update {
       const Panels panels(shape, k);
       auto go = panels.width == LANES ? step<1> : step<4>;
       const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
-      const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, net.momentum,
+      const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, rest, net.momentum,
                           k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
                           net.biases[k] + unit, net.bias_velocities[k] + unit);
       if (any && k < last) moved = true;

@@ -5,7 +5,7 @@ training of its two layers in between. A stage's inputs are made from the cases 
 below, so that nothing but parameters is kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,8 +117,14 @@ def features(stack: Stack, inputs: Tensor, layers: int) -> Tensor:
 
 
 @torch.no_grad()
-def samples(stack: Stack, inputs: Inputs, count: int = SHOWN, steps: int | None = None) -> Tensor:
-    """Visible means at the end of chains that begin at the first cases, (nets, count, visible).
+def samples(
+    stack: Stack,
+    inputs: Inputs,
+    count: int = SHOWN,
+    steps: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Tensor | None:
+    """Visible means at the end of chains that begin at the first cases, (nets, count, visible); None when stopped.
 
     In a deep belief net the chains are those of its top layer, and what they end in is passed down layer by layer.
     """
@@ -130,12 +136,16 @@ def samples(stack: Stack, inputs: Inputs, count: int = SHOWN, steps: int | None 
         first, _ = boltzmann.mean_field(made, start)
         inside = torch.cat((first, first.new_zeros(*first.shape[:2], made.folded.labels)), -1)
         for step in range(steps):
+            if stop():
+                return None
             draws = Draws(stack.seeds, draws.stage, step)
             inside = rbm.sample_visible(made.folded, rbm.sample_hidden(made.folded, inside, draws), draws)
         return rbm.hidden_means(made.folded, inside)[..., : made.inputs]
     *below, top = stack.layers
     state = features(stack, start, len(below))
     for step in range(steps):
+        if stop():
+            return None
         state = rbm.gibbs(top, state, Draws(stack.seeds, draws.stage, step), 1)
     hidden = rbm.hidden_means(top, state)
     for layer in (top, *below[::-1]):

@@ -72,7 +72,7 @@ def get(name: str) -> Experiment:
             return from_json(json.loads(Path(name).read_text()))
         except OSError as error:
             raise ValueError(f"cannot read {name}: {error.strerror}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{name} is not valid JSON: {error}") from None
     raise ValueError(f"no recipe {name!r}; {nearest(name, RECIPES)}")
 

@@ -101,7 +101,7 @@ def quick() -> Experiment:
         full,
         recipe="mnist.quick",
         about="Backpropagation beside dropout on all of MNIST, in minutes on two CPU cores.",
-        net=replace(full.net, hidden=((800, 800),)),
+        net=replace(full.net, hidden=full.net.hidden[:1]),
         optim=replace(full.optim, epochs=20, lr=1.0, decay=0.9, momentum_end=0.95, momentum_epochs=3),
         arms=(replace(BACKPROP, lr=0.5), DROPOUT, DROPOUT_INPUT),
         seeds=(0, 1),
@@ -141,7 +141,7 @@ def choose() -> Experiment:
     return replace(
         _grid(full, rates=(1.0, 3.0, 10.0, 30.0)),
         recipe="mnist.choose",
-        net=replace(full.net, hidden=((1200, 1200),)),
+        net=replace(full.net, hidden=full.net.hidden[1:2]),
         optim=full.optim.compressed(600),
         time="about 2 minutes on one H200",
     )
@@ -153,7 +153,7 @@ def choose_relu() -> Experiment:
     return replace(
         _grid(full, rates=(0.03, 0.1, 0.3, 1.0)),
         recipe="mnist.choose_relu",
-        net=replace(full.net, hidden=((1200, 1200),)),
+        net=replace(full.net, hidden=full.net.hidden[1:2]),
         optim=full.optim.compressed(600),
         time="about 2 minutes on one H200",
     )
@@ -180,7 +180,7 @@ def choose_bias() -> Experiment:
         on_held_out(full, arms),
         recipe="mnist.choose_bias",
         about="How often a logistic net leaves chance within three epochs, by its initial hidden biases.",
-        net=replace(full.net, hidden=((800, 800),)),
+        net=replace(full.net, hidden=full.net.hidden[:1]),
         optim=replace(full.optim, epochs=3),
         seeds=full.seeds,
         record_every=1,
