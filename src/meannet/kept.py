@@ -59,31 +59,40 @@ def summary(recipe: str, folder: Path = FOLDER) -> str:
 
 
 def results_table(folder: Path, base: Path) -> str:
-    """What was judged on test sets, an arm a row, and what it says; links start from the folder `base`."""
+    """What was judged on test sets, a net a row, and what it says; links start from the folder `base`.
+
+    What the paper has a figure for comes first, the longest training before others.
+    """
     from meannet.report.findings import beside_paper, verdict
     from meannet.report.tables import claim_rows
 
-    rows, notes, sizes = [], [], {}
-    for path, result in _kept(folder, held_out=False):
-        name, epochs = f"[{result['recipe']}/{path.stem}]({_link(path, base)})", f"{count(result['epochs'])} epochs"
-        seen = [f"{name}, {epochs}", duration(result["seconds"]), result["device"]]
-        for row in claim_rows(result):
-            stopped = f", {row.stopped} stopped" if row.stopped else ""
-            paper = plain(row.paper) if row.paper is not None else ""
-            arm = next(a for a in result["arms"] if (a["net"], a["name"]) == (row.net, row.arm))
-            ours = ", ".join(map(count, arm["errors"])) if _scattered(arm) else spread(row.mean, row.sd)
-            rows.append((seen[0], row.net, row.arm, paper, f"{ours} ({row.n}{stopped})", *seen[1:]))
+    kept = [(path, result, claim_rows(result)) for path, result in _kept(folder, held_out=False)]
+    kept.sort(key=lambda one: (all(row.paper is None for row in one[2]), -one[1]["epochs"]))
+    if not kept:
+        return "No result is kept yet."
+    arms = list(dict.fromkeys(row.arm for _, _, found in kept for row in found))
+    rows, notes = [], []
+    for path, result, found in kept:
+        name = f"[{result['recipe']}/{path.stem}]({_link(path, base)})"
+        of = "% of frames" if result["data"].get("percent") else count(result["data"]["n_test"])
+        seen = [f"{name}, {count(result['epochs'])} epochs", of, f"{duration(result['seconds'])}, {result['device']}"]
+        for net in dict.fromkeys(row.net for row in found):
+            cells = {row.arm: _cell(row, result) for row in found if row.net == net}
+            seeds = max(row.n for row in found if row.net == net)
+            rows.append((seen[0], net, *(cells.get(arm, "") for arm in arms), seen[1], str(seeds), seen[2]))
             seen = ["", "", ""]
         notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
-        percent = "100 frames or phones" if result["data"].get("percent") else count(result["data"]["n_test"])
-        sizes[result["data"]["name"]] = f"{percent} for {result['data']['name']}"
-    if not rows:
-        return "No result is kept yet."
-    heads = ("experiment", "net", "arm", "paper", "ours, mean ± sd or each seed (n)", "time", "machine")
-    counted = (
-        f"Counts of test errors, of {', of '.join(sizes.values())}. Time is that of the whole run, all arms and seeds."
-    )
-    return "\n\n".join((markdown_table(heads, rows, right=(3, 4)), counted, "\n".join(notes)))
+    heads = ("experiment", "net", *(f"errors, {arm}" for arm in arms), "of", "seeds", "time of the whole run")
+    return "\n\n".join((markdown_table(heads, rows, right=range(2, 4 + len(arms))), "\n".join(notes)))
+
+
+def _cell(row: Any, result: Result) -> str:
+    """An arm's mean and spread, or each seed where those say little, and the paper's figure."""
+    arm = next(a for a in result["arms"] if (a["net"], a["name"]) == (row.net, row.arm))
+    ours = ", ".join(map(count, arm["errors"])) if _scattered(arm) else spread(row.mean, row.sd)
+    stopped = f"; {row.stopped} stopped" if row.stopped else ""
+    paper = f" (paper: {plain(row.paper)})" if row.paper is not None else ""
+    return f"{ours}{stopped}{paper}"
 
 
 def choices_table(folder: Path, base: Path) -> str:
