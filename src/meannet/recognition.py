@@ -30,7 +30,6 @@ from meannet.speech.textgrid import timed
 from meannet.speech.tuning import Tuned, tune
 from meannet.train import Rows
 
-FEWEST_FRAMES = min(phones.STATES_OF)  # that a path needs
 HMM = ("prior", "stay", "start", "follow", "end")  # log probabilities of speech/hmm.py, as the file names them
 
 

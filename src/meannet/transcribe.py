@@ -16,7 +16,7 @@ from meannet.export import check_target
 from meannet.nn.dense import Fleet
 from meannet.recognition import Recogniser
 from meannet.runlog import RunFolder
-from meannet.speech import audio, fbank
+from meannet.speech import audio, fbank, phones
 from meannet.speech.audio import Audio
 from meannet.speech.decoding import recognise
 from meannet.speech.textgrid import Timed, textgrid, timed
@@ -50,8 +50,8 @@ def decode(
     recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
     sound = audio.read(file)
     _check(file, sound, recogniser)
-    phones = phones_of(sound, picked.fleet, recogniser, speech)
-    return Transcript(phones, len(sound.samples) / sound.rate, picked.chosen)
+    found = phones_of(sound, picked.fleet, recogniser, speech)
+    return Transcript(found, len(sound.samples) / sound.rate, picked.chosen)
 
 
 def phones_of(sound: Audio, fleet: Fleet, recogniser: Recogniser, speech: Speech) -> list[Timed]:
@@ -71,7 +71,7 @@ def _check(file: Path, sound: Audio, recogniser: Recogniser) -> None:
             f"{file} has {sound.rate:,} samples a second, and the run learned from {recogniser.rate:,}; convert it, "
             f"for example with `sox {file.name} -r {recogniser.rate} OUT.wav`"
         )
-    frames, least = fbank.frame_count(len(sound.samples), sound.rate), recognition.FEWEST_FRAMES
+    frames, least = fbank.frame_count(len(sound.samples), sound.rate), phones.FEWEST_FRAMES
     if frames < least:
         raise ValueError(
             f"{file} lasts {len(sound.samples) / sound.rate:.3f} seconds, which is {frames} frames, and a phone has "

@@ -12,7 +12,7 @@ import torch
 from meannet import config, data
 from meannet.config import Data, Speech
 from meannet.data import DataError, corpus, timit, timit_sample
-from meannet.data.spoken import by_turns, labelled
+from meannet.data.spoken import by_turns, framed, labelled
 from meannet.speech import audio, phones
 
 SAMPLES = np.arange(-700, 900, dtype=np.int16) * 7
@@ -170,6 +170,14 @@ def test_recordings_of_two_rates_are_refused(tmp_path):
     write(tmp_path / "b", "y", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))
     with pytest.raises(DataError, match="8000 samples a second"):
         corpus.read(corpus.find(tmp_path))
+
+
+def test_a_recording_too_short_for_a_phone_is_refused_before_anything_is_trained(tmp_path):
+    write(tmp_path / "a", "x", np.zeros(719), [(0, 719, "h#")])
+    with pytest.raises(DataError, match=r"x\.wav has 2 frames of 25 ms, and a phone has 3 or more"):
+        framed(corpus.read(corpus.find(tmp_path)), Speech())
+    write(tmp_path / "a", "x", np.zeros(720), [(0, 720, "h#")])
+    assert len(framed(corpus.read(corpus.find(tmp_path)), Speech()).features["a/x"]) == 3
 
 
 def whole():

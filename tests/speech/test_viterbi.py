@@ -206,6 +206,8 @@ def test_what_cannot_be_decoded_is_refused():
         decoding.decode(model, torch.zeros(1, 4, 39), [4])
     with pytest.raises(ValueError, match="the net they came from has diverged"):
         decoding.decode(model, good * float("nan"), [4])
+    with pytest.raises(ValueError, match="an utterance of 2 frames has no path"):
+        decoding.decode(model, good.expand(2, -1, -1), [4, 2])
     with pytest.raises(ValueError, match="1 to 4 frames, but lengths"):
         decoding.decode(model, good, [5])
     with pytest.raises(ValueError, match="an utterance of 4 frames cannot pass through 6 states"):
