@@ -165,6 +165,48 @@ def test_layouts_are_told_apart_by_their_folders(tmp_path):
         corpus.find(tmp_path / "empty")
 
 
+def test_a_speaker_is_the_first_folder_that_does_not_divide_timit(tmp_path):
+    speakers = {
+        "anna/monday/a": "anna",
+        "anna/tuesday/b": "anna",
+        "TIMIT/TRAIN/DR1/FCJF0/c": "fcjf0",
+        "DR1/MABC0/d": "mabc0",
+        "train/bob/late/e": "bob",
+        "carl/test/f": "carl",
+        "test/dora_1": "dora",
+    }
+    for name in speakers:
+        write((tmp_path / name).parent, Path(name).name, SAMPLES, [(0, 1600, "h#")])
+    assert {one.name: one.speaker for one in corpus.find(tmp_path)} == {n.lower(): s for n, s in speakers.items()}
+
+
+def test_linked_folders_are_followed_and_none_is_taken_twice(tmp_path):
+    write(tmp_path / "far" / "anna", "x", SAMPLES, [(0, 1600, "h#")])
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / "anna").symlink_to(tmp_path / "far" / "anna")
+    (tmp_path / "near" / "bob").symlink_to(tmp_path / "far" / "anna")
+    (tmp_path / "far" / "anna" / "round").symlink_to(tmp_path / "near")
+    assert [one.name for one in corpus.find(tmp_path / "near")] == ["anna/x"]
+
+
+def test_a_link_to_no_file_is_not_passed_over(tmp_path):
+    write(tmp_path / "a", "x", SAMPLES, [(0, 1600, "h#")])
+    for name in ("x.wav", "x.phn"):
+        (tmp_path / "a" / f"gone_{name}").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"gone_x\.wav: No such file"):
+        corpus.read(corpus.find(tmp_path))
+
+
+def test_two_recordings_that_differ_in_case_alone_are_refused(tmp_path):
+    """Their frames are kept by name: the one would be taken for the other."""
+    write(tmp_path / "Anna", "x", SAMPLES, [(0, 1600, "h#")])
+    write(tmp_path / "anna", "X", -SAMPLES, [(0, 1600, "s")])
+    if len(list(tmp_path.iterdir())) < 2:
+        pytest.skip("this file system does not tell them apart")
+    with pytest.raises(DataError, match="have one name, since case does not matter; rename one"):
+        corpus.find(tmp_path)
+
+
 def test_recordings_of_two_rates_are_refused(tmp_path):
     write(tmp_path / "a", "x", SAMPLES, [(0, 1600, "h#")])
     write(tmp_path / "b", "y", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))

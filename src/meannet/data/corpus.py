@@ -2,10 +2,11 @@
 
 A recording is an audio file and a file of its name that ends in .phn, a line a phone: first sample, sample after the
 last, symbol. Case does not matter. Layouts: TRAIN/DR1/FCJF0/SA1.WAV as on the LDC's disc, also with SA1.WAV.wav beside
-it; dr1-fvmh0/sa1.wav as in NLTK's sample; and any folder, in which folders are speakers, or what stands before the
-first underscore of a file's name is one.
+it; dr1-fvmh0/sa1.wav as in NLTK's sample; and any folder, in which folders are speakers, whatever folders these have,
+or what stands before the first underscore of a file's name is one. Links to folders are followed.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,8 @@ from meannet.speech import audio, phones
 
 SLACK = 0.05  # seconds by which neighbouring labels may miss each other
 UNLABELLED = 1.0  # seconds after the last label
-NLTK_FOLDER = re.compile(r"(dr\d)-(\w+)")
+DIVISIONS = re.compile(r"train|test|dr\d")  # folders of TIMIT above those of speakers
+NLTK_FOLDER = re.compile(r"dr\d-(\w+)")
 
 
 class Utterance(NamedTuple):
@@ -54,27 +56,53 @@ def find(folder: Path) -> list[Utterance]:
     """All recordings below a folder that have labels, in order of names."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}")
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = files_below(folder)
     sounds: dict[tuple[Path, str], Path] = {}
     for path in sorted(files):  # where there are both, SA1.WAV.wav, which was converted, comes after SA1.WAV
         if path.suffix.lower() == ".wav":
             stem = path.stem.lower()
             sounds[path.parent, stem.removesuffix(".wav")] = path
-    found = []
+    found: dict[str, Utterance] = {}
     for path in sorted(path for path in files if path.suffix.lower() == ".phn"):
         stem = path.stem.lower()
         if (path.parent, stem) not in sounds:
             raise DataError(f"{path}: there is no {path.stem}.wav beside it; put it there, or remove the labels")
         below = [part.lower() for part in path.relative_to(folder).parts[:-1]]
-        nltk = NLTK_FOLDER.fullmatch(below[-1]) if below else None
-        speaker = nltk[2] if nltk else below[-1] if below else stem.partition("_")[0]
         part = next((part for part in below if part in ("train", "test")), "")
-        found.append(Utterance("/".join([*below, stem]), speaker, stem, part, sounds[path.parent, stem], path))
+        name = "/".join([*below, stem])
+        if name in found:
+            raise DataError(f"{found[name].labels} and {path} have one name, since case does not matter; rename one")
+        found[name] = Utterance(name, _speaker(below, stem), stem, part, sounds[path.parent, stem], path)
     if not found:
         raise DataError(
             f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav"
         )
+    return list(found.values())
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files below a folder; links to folders are followed, and a folder that is there twice is taken once."""
+    found: list[Path] = []
+    seen = set()
+    for where, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        real = os.path.realpath(where)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        found += [Path(where, name) for name in names]
     return found
+
+
+def _speaker(folders: Sequence[str], stem: str) -> str:
+    """Who speaks, by the folders of a file: the first one below those that divide TIMIT, or the first that is none."""
+    last = max((k for k, one in enumerate(folders) if DIVISIONS.fullmatch(one)), default=-1)
+    own = folders[last + 1 :] or [one for one in folders if not DIVISIONS.fullmatch(one)]
+    if not own:
+        return stem.partition("_")[0]
+    nltk = NLTK_FOLDER.fullmatch(own[0])
+    return nltk[1] if nltk else own[0]
 
 
 def read(utterances: Sequence[Utterance]) -> list[Recording]:
