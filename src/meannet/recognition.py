@@ -21,9 +21,8 @@ from meannet.data.spoken import Labelled, Spoken
 from meannet.nn.dense import Fleet
 from meannet.nn.own import block
 from meannet.runlog import RunFolder
-from meannet.speech import phones, scoring
+from meannet.speech import fbank, phones, scoring
 from meannet.speech.decoding import recognise
-from meannet.speech.fbank import LENGTH, SHIFT
 from meannet.speech.hmm import Hmm, Segment, estimate
 from meannet.speech.scoring import Score
 from meannet.speech.textgrid import timed
@@ -166,17 +165,20 @@ def _example(dataset: Dataset, spoken: Spoken, every: Sequence[Recognised]) -> t
     first, bins = sum(counts[:shortest]), spoken.speech.bins
     windows = dataset.test.inputs[torch.arange(first, first + counts[shortest])]
     middle = windows.view(counts[shortest], spoken.speech.frames, -1)[:, spoken.speech.frames // 2, :bins]
-    seconds = round((counts[shortest] - 1) * SHIFT + LENGTH, 6)
+    length, shift = fbank.sizes(spoken.rate)
+    samples = (counts[shortest] - 1) * shift + length
     one = spoken.test[shortest]
     said = [part.phone for part in one.bounds]
     shown = {
         "name": one.name,
-        "seconds": seconds,
-        "said": [vars(part) for part in timed(one.bounds, seconds)],
+        "seconds": round(samples / spoken.rate, 6),
+        "said": [vars(part) for part in timed(one.bounds, samples, spoken.rate)],
         "recognised": [
             [
                 vars(part) | {"right": right}
-                for part, right in zip(timed(row, seconds), scoring.marked(said, [p.phone for p in row]), strict=True)
+                for part, right in zip(
+                    timed(row, samples, spoken.rate), scoring.marked(said, [p.phone for p in row]), strict=True
+                )
             ]
             for row in (net.found[shortest] for net in every)
         ],

@@ -62,7 +62,7 @@ def phones_of(sound: Audio, fleet: Fleet, recogniser: Recogniser, speech: Speech
     windows = cut([features], recogniser.mean.to(where), recogniser.sd.to(where), speech.frames)
     heard = recognition.log_probabilities(fleet, windows)
     (found,) = recognise(recogniser.hmm.to(where), heard, counts)
-    return timed(found, len(sound.samples) / sound.rate)
+    return timed(found, len(sound.samples), sound.rate)
 
 
 def _check(file: Path, sound: Audio, recogniser: Recogniser) -> None:

@@ -334,6 +334,8 @@ def test_settings_of_speech_that_make_no_sense_are_refused():
         "data.speech.folds=1": "2 or more, or 0",
         "data.cases=10": "none where cases are frames",
         "data.speech.judged=all": "one of core, dev",
+        "data.speech.judged=dev": "left as it is where data.name is timit-sample; it is for timit, not dev",
+        "data.speech.folder=mine": "left as it is where data.name is timit-sample; it is for recordings, not mine",
     }.items():
         with pytest.raises(ValueError, match=message):
             config.override(sample, [setting])

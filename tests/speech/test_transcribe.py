@@ -1,6 +1,7 @@
 """A run on recordings of one's own, from files to phone errors, and `meannet speech decode` on what it leaves."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from spoken_toys import CHORDS, RATE, sung, toy, write_corpus, write_wav
 from meannet import cli, recognition, report
 from meannet import experiment as experiments
 from meannet.data import load
+from meannet.data.corpus import Recording, Utterance
+from meannet.data.spoken import labelled
 from meannet.fleets import make_fleet
 from meannet.report import runs, speech
-from meannet.speech import phones, scoring
+from meannet.speech import fbank, phones, scoring
 from meannet.speech.fbank import SHIFT
+from meannet.speech.textgrid import timed
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,16 @@ def test_decode_finds_phones_and_their_times(folder, recording, tmp_path, capsys
     grid = out.read_text()
     assert 'Object class = "TextGrid"' in grid and f"intervals: size = {len(said)}" in grid
     assert [line.split('"')[1] for line in grid.splitlines() if "text =" in line] == said
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 22_050, 44_100])
+def test_times_are_those_of_the_labels_at_any_rate_however_long_the_recording(rate):
+    """A shift of 10 ms is no whole number of samples at 11,025 and 22,050 a second."""
+    samples, begins = 600 * rate, [0, 100 * rate, 590 * rate]
+    heard = Recording(Utterance("x", "", "", "", Path(), Path()), np.empty(0), rate, [1, 2, 3], begins)
+    bounds = labelled(heard, fbank.frame_count(samples, rate)).bounds
+    starts = [one.start for one in timed(bounds, samples, rate)]
+    assert np.abs(np.subtract(starts, [0, 100, 590])).max() <= SHIFT / 2
 
 
 def test_decode_prints_a_table_and_takes_the_net_that_is_asked_for(folder, recording, capsys):
