@@ -197,6 +197,21 @@ def test_a_link_to_no_file_is_not_passed_over(tmp_path):
         corpus.read(corpus.find(tmp_path))
 
 
+def test_recordings_of_ones_own_that_are_left_out_are_counted(tmp_path):
+    for speaker in "abcd":
+        for name in ("one", "two", "sa1"):
+            write(tmp_path / speaker, name, np.zeros(1600), [(0, 1600, "h#")])
+    (tmp_path / "a" / "two.phn").unlink()
+    said = []
+    settings = Speech(folder=str(tmp_path), folds=2, dev=1, decode=False)
+    data.load(Data(name="recordings", speech=settings), say=said.append)
+    assert said[0] == "1 recordings have no .phn file beside them and are left out"
+    assert said[1].startswith("4 recordings named sa1 or sa2 are left out") and "7 recordings of 4" in said[2]
+    said.clear()
+    data.load(Data(name="recordings", speech=replace(settings, sa=True)), say=said.append)
+    assert not any("sa1" in line for line in said) and "11 recordings of 4" in said[1]
+
+
 def test_two_recordings_that_differ_in_case_alone_are_refused(tmp_path):
     """Their frames are kept by name: the one would be taken for the other."""
     write(tmp_path / "Anna", "x", SAMPLES, [(0, 1600, "h#")])

@@ -57,11 +57,7 @@ def find(folder: Path) -> list[Utterance]:
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}")
     files = files_below(folder)
-    sounds: dict[tuple[Path, str], Path] = {}
-    for path in sorted(files):  # where there are both, SA1.WAV.wav, which was converted, comes after SA1.WAV
-        if path.suffix.lower() == ".wav":
-            stem = path.stem.lower()
-            sounds[path.parent, stem.removesuffix(".wav")] = path
+    sounds = _sounds(files)
     found: dict[str, Utterance] = {}
     for path in sorted(path for path in files if path.suffix.lower() == ".phn"):
         stem = path.stem.lower()
@@ -78,6 +74,29 @@ def find(folder: Path) -> list[Utterance]:
             f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav"
         )
     return list(found.values())
+
+
+def left_out(folder: Path, found: Sequence[Utterance], *, sa: bool) -> list[str]:
+    """What is below a folder and not used, in lines for its owner."""
+    unlabelled, shared = len(_sounds(files_below(folder))) - len(found), sum(one.shared for one in found)
+    lines = []
+    if unlabelled:
+        lines.append(f"{unlabelled:,} recordings have no .phn file beside them and are left out")
+    if shared and not sa:
+        lines.append(
+            f"{shared:,} recordings named sa1 or sa2 are left out, as every speaker of TIMIT says these sentences; "
+            "data.speech.sa=true takes them"
+        )
+    return lines
+
+
+def _sounds(files: Iterable[Path]) -> dict[tuple[Path, str], Path]:
+    """Audio by folder and name in lower case; of SA1.WAV and SA1.WAV.wav the one that was converted."""
+    return {
+        (path.parent, path.stem.lower().removesuffix(".wav")): path
+        for path in sorted(files)
+        if path.suffix.lower() == ".wav"
+    }
 
 
 def files_below(folder: Path) -> list[Path]:
