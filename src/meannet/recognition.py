@@ -23,13 +23,12 @@ from meannet.nn.own import block
 from meannet.runlog import RunFolder
 from meannet.speech import fbank, phones, scoring
 from meannet.speech.decoding import recognise
-from meannet.speech.hmm import Hmm, Segment, estimate
+from meannet.speech.hmm import PARTS, Hmm, Segment, estimate
 from meannet.speech.scoring import Score
 from meannet.speech.textgrid import timed
 from meannet.speech.tuning import Tuned, tune
 from meannet.train import Rows
 
-HMM = ("prior", "stay", "start", "follow", "end")  # log probabilities of speech/hmm.py, as the file names them
 
 
 class Figures(NamedTuple):
@@ -139,7 +138,7 @@ def _save(path: Path, name: str, dataset: Dataset, hmm: Hmm, every: Sequence[Rec
     """What recognition needs beside the nets; confusions and one utterance for the report."""
     spoken = dataset.spoken
     assert spoken is not None
-    tensors = {part: getattr(hmm, part) for part in HMM} | {"mean": spoken.mean, "sd": spoken.sd}
+    tensors = {part: getattr(hmm, part) for part in PARTS} | {"mean": spoken.mean, "sd": spoken.sd}
     shape = (len(every), len(phones.CLASSES))
     for part, extra in (("confusions", shape[1:]), ("deleted", ()), ("inserted", ())):
         counts = [getattr(one.score, part) for one in every]
@@ -197,19 +196,12 @@ class Recogniser:
 
 
 def load(path: Path, arm: str, seed: int) -> Recogniser:
-    """Of one net of a run, from the file that `judge` left; ValueError where there is none or it is damaged."""
-    if not path.exists():
-        raise ValueError(
-            f"{path.parent} has no {path.name}: no phones were recognised in that run; take one of a recipe of speech "
-            "that was judged on test speakers, with data.speech.decode=true"
-        )
+    """Of one net of a run, from the file that `judge` left; Damaged where it is missing, not whole or of other nets."""
+    tensors, facts = checkpoint.read(path)
     try:
-        tensors, facts = checkpoint.read(path)
         own = next(net for net in facts["nets"] if (net["arm"], net["seed"]) == (arm, seed))
-        numbers: dict[str, Any] = {part: tensors[part] for part in HMM}
+        numbers: dict[str, Any] = {part: tensors[part] for part in PARTS}
         hmm = Hmm(**numbers, scale=float(own["scale"]), penalty=float(own["penalty"]))
         return Recogniser(facts["rate"], tensors["mean"], tensors["sd"], hmm)
-    except (checkpoint.CheckpointError, KeyError, StopIteration, TypeError) as error:
-        raise ValueError(
-            f"{path} cannot be used ({error!r}); run `meannet run {path.parent / 'experiment.json'}` again"
-        ) from None
+    except (KeyError, StopIteration, TypeError):
+        raise checkpoint.Damaged(f"{path.name} holds no recogniser of arm {arm}, seed {seed}") from None

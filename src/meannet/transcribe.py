@@ -13,6 +13,7 @@ from meannet import checkpoint, device, recognition, screen
 from meannet.config import Speech
 from meannet.data.spoken import cut
 from meannet.export import check_target
+from meannet.fleets import of_finished
 from meannet.nn.dense import Fleet
 from meannet.recognition import Recogniser
 from meannet.runlog import RunFolder
@@ -45,9 +46,15 @@ def decode(
         raise ValueError(f"{run} is a run on {experiment.data.name}, not on speech; `meannet predict` takes such runs")
     if choice.seed == "all":
         raise ValueError("--seed all: each net has a decoder of its own; name one seed")
+    if not speech.decode or experiment.data.held_out:
+        raise ValueError(
+            f"no phones were recognised in {run}; take a run that was judged on test speakers, with "
+            "data.speech.decode=true"
+        )
     picked = pick_nets(folder, choice, where)
     path = picked.folder.recogniser(picked.fleet.sizes[1:-1], len(experiment.net.hidden))
-    recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
+    with of_finished(folder):
+        recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
     sound = audio.read(file)
     _check(file, sound, recogniser)
     found = phones_of(sound, picked.fleet, recogniser, speech)

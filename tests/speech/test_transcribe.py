@@ -104,8 +104,8 @@ def test_decode_prints_a_table_and_takes_the_net_that_is_asked_for(folder, recor
     assert "arm backprop, seed 1" in printed.err
 
 
-def refused(capsys, *arguments):
-    assert cli.main(["speech", "decode", *map(str, arguments)]) == 2
+def refused(capsys, *arguments, code=2):
+    assert cli.main(["speech", "decode", *map(str, arguments)]) == code
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
     return printed.err
@@ -132,20 +132,39 @@ def test_what_cannot_be_decoded_is_refused_in_one_line(folder, recording, tmp_pa
     assert "there is no run folder" in refused(capsys, tmp_path / "no", path)
 
 
-def test_a_run_without_a_recogniser_is_refused(folder, recording, tmp_path, capsys):
-    other = tmp_path / "run"
-    other.mkdir()
-    for file in (folder / "run").iterdir():
-        if not file.name.startswith("recogniser"):
-            (other / file.name).write_bytes(file.read_bytes())
-    assert "no phones were recognised in that run" in refused(capsys, other, recording[0])
-    for file in (folder / "run").glob("recogniser*"):
-        (other / file.name).write_bytes(file.read_bytes()[:-9])
-    assert "cannot be used" in refused(capsys, other, recording[0])
-    document = json.loads((other / "experiment.json").read_text())
+def copied(run, where):
+    where.mkdir()
+    for file in run.iterdir():
+        (where / file.name).write_bytes(file.read_bytes())
+    return where
+
+
+def test_a_recogniser_that_is_lost_or_damaged_is_made_anew_as_the_message_says(folder, recording, tmp_path, capsys):
+    run = copied(folder / "run", tmp_path / "run")
+    own = run / "recogniser.turn0.safetensors"
+    whole = own.read_bytes()
+    remedy = f"remove {run / 'result.json'}, and `meannet run --resume {run}` makes it anew"
+    own.write_bytes(whole[:-9])
+    assert remedy in refused(capsys, run, recording[0], code=1)
+    own.write_bytes((run / "recogniser.turn1.safetensors").read_bytes())
+    assert "holds no recogniser of arm dropout, seed 0" in refused(capsys, run, recording[0], code=1)
+    own.unlink()
+    told = refused(capsys, run, recording[0], code=1)
+    assert "recogniser.turn0.safetensors is missing" in told and remedy in told
+    (run / "result.json").unlink()
+    assert cli.main(["run", "--resume", str(run)]) == 0 and own.read_bytes() == whole
+    assert cli.main(["speech", "decode", str(run), str(recording[0])]) == 0
+
+
+def test_a_run_in_which_no_phones_were_recognised_is_refused(folder, recording, tmp_path, capsys):
+    run = copied(folder / "run", tmp_path / "run")
+    document = json.loads((run / "experiment.json").read_text())
+    document["data"]["speech"]["decode"] = False
+    (run / "experiment.json").write_text(json.dumps(document))
+    assert "no phones were recognised in" in refused(capsys, run, recording[0])
     document["data"] = {"name": "digits"}
-    (other / "experiment.json").write_text(json.dumps(document))
-    assert "is a run on digits, not on speech" in refused(capsys, other, recording[0])
+    (run / "experiment.json").write_text(json.dumps(document))
+    assert "is a run on digits, not on speech" in refused(capsys, run, recording[0])
 
 
 def test_the_report_has_errors_confusions_and_an_utterance(folder, tmp_path):
