@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -301,6 +301,10 @@ def data_and_tell(options: argparse.Namespace) -> int:
         return _list_data(options, data.status())
     if options.action == "prepare":
         return _prepare(options)
+    if options.action == "check" and options.name == "recordings" and options.source and options.workers is None:
+        from meannet.data import corpus
+
+        return _tell_checked(options, [("recordings", *one) for one in corpus.check(Path(options.source).expanduser())])
     if options.source is not None or options.workers is not None:
         raise ValueError(f"{'--workers' if options.source is None else options.source!r} is for `meannet data prepare`")
     names = [options.name] if options.name else list(data.NAMES)
@@ -310,7 +314,10 @@ def data_and_tell(options: argparse.Namespace) -> int:
         if not options.name:
             raise ValueError(f"name the data set to fetch; there is {', '.join(data.NAMES)}")
         fetch(options.name, force=options.force, say=screen.console(stderr=True).print)
-    checked = [(name, *one) for name in names for one in data.check(name)]
+    return _tell_checked(options, [(name, *one) for name in names for one in data.check(name)])
+
+
+def _tell_checked(options: argparse.Namespace, checked: Sequence[tuple[str, Path, bool, str]]) -> int:
     if options.json:
         print(json.dumps({"files": [{"name": n, "path": str(p), "ok": ok, "message": m} for n, p, ok, m in checked]}))
     else:

@@ -30,7 +30,6 @@ from meannet.speech.tuning import Tuned, tune
 from meannet.train import Rows
 
 
-
 class Figures(NamedTuple):
     """Of each net."""
 

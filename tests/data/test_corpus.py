@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from meannet import config, data
+from meannet import cli, config, data
 from meannet.config import Data, Speech
 from meannet.data import DataError, corpus, timit, timit_sample
 from meannet.data.spoken import by_turns, framed, labelled
@@ -232,9 +232,30 @@ def test_recordings_of_two_rates_are_refused(tmp_path):
 def test_a_recording_too_short_for_a_phone_is_refused_before_anything_is_trained(tmp_path):
     write(tmp_path / "a", "x", np.zeros(719), [(0, 719, "h#")])
     with pytest.raises(DataError, match=r"x\.wav has 2 frames of 25 ms, and a phone has 3 or more"):
-        framed(corpus.read(corpus.find(tmp_path)), Speech())
+        corpus.read(corpus.find(tmp_path))
     write(tmp_path / "a", "x", np.zeros(720), [(0, 720, "h#")])
     assert len(framed(corpus.read(corpus.find(tmp_path)), Speech()).features["a/x"]) == 3
+
+
+def test_a_check_of_ones_own_recordings_names_everything_that_is_wrong(tmp_path, capsys):
+    write(tmp_path / "a", "good", SAMPLES, [(0, 1600, "h#")])
+    assert cli.main(["data", "check", "recordings", str(tmp_path)]) == 0
+    assert "1 recordings of 1 speakers" in capsys.readouterr().out
+    write(tmp_path / "a", "slow", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))
+    write(tmp_path / "b", "late", SAMPLES, [(900, 1600, "iy")])
+    write(tmp_path / "b", "short", SAMPLES[:500], [(0, 500, "h#")])
+    write(tmp_path / "c", "marked", SAMPLES, [(0, 1600, "h#")])
+    (tmp_path / "c" / "marked.phn").write_bytes(b"\xef\xbb\xbf0 1600 h#\n")
+    assert cli.main(["data", "check", "recordings", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert told.count("BAD") == 4 == told.count("\n")
+    for wrong in (
+        "convert them to one rate",
+        "late.phn, line 1: the first phone begins at 900, not at 0; silence before it is labelled h#",
+        "short.wav has 1 frames of 25 ms",
+        "marked.phn, line 1: not plain ASCII",
+    ):
+        assert wrong in told
 
 
 def whole():

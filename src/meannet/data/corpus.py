@@ -129,19 +129,34 @@ def read(utterances: Sequence[Utterance]) -> list[Recording]:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(read_one, utterances))
     for one in found:
-        if one.rate != found[0].rate:
-            raise DataError(
-                f"{one.utterance.audio} has {one.rate} samples a second and {found[0].utterance.audio} "
-                f"{found[0].rate}; convert them to one rate"
-            )
+        if wrong := _of_two_rates(one, found[0]):
+            raise DataError(wrong)
     return found
 
 
+def _of_two_rates(one: Recording, first: Recording) -> str:
+    """What is wrong with recordings of different rates; empty where they have one."""
+    if one.rate == first.rate:
+        return ""
+    return (
+        f"{one.utterance.audio} has {one.rate} samples a second and {first.utterance.audio} {first.rate}; convert them "
+        "to one rate"
+    )
+
+
 def read_one(utterance: Utterance) -> Recording:
+    from meannet.speech import fbank  # which needs torch
+
     try:
         sound = audio.read(utterance.audio)
     except audio.AudioError as error:
         raise DataError(str(error)) from None
+    frames = fbank.frame_count(len(sound.samples), sound.rate)
+    if frames < phones.FEWEST_FRAMES:
+        raise DataError(
+            f"{utterance.audio} has {frames} frames of 25 ms, and a phone has {phones.FEWEST_FRAMES} or more; leave it "
+            "out"
+        )
     numbers, begins = labels(utterance.labels, len(sound.samples), sound.rate)
     return Recording(utterance, sound.samples, sound.rate, numbers, begins)
 
@@ -155,8 +170,11 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
     numbers, begins, end = [], [], 0
     try:
         lines = path.read_text("ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = 1 + error.object[: error.start].count(b"\n")
+        raise DataError(f"{path}, line {line}: not plain ASCII; save it so, without a byte order mark") from None
     for count, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields:
@@ -166,6 +184,8 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         begin, stop = int(fields[0]), int(fields[1])
         if begin >= stop:
             raise wrong(count, f"the phone begins at {begin} and ends at {stop}")
+        if not begins and begin > SLACK * rate:
+            raise wrong(count, f"the first phone begins at {begin}, not at 0; silence before it is labelled h#")
         if abs(begin - end) > SLACK * rate or (begins and begin <= begins[-1]):
             raise wrong(count, f"the phone begins at {begin}, where {end} would follow the one before")
         if stop > samples + SLACK * rate:
@@ -180,8 +200,8 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         raise DataError(f"{path} holds no phones; label the recording, or leave it out")
     if samples - end > UNLABELLED * rate:
         raise DataError(
-            f"{path} ends at sample {end}, and the recording has {samples}; they do not belong together, or labels are "
-            "missing"
+            f"{path} ends at sample {end}, and the recording has {samples}; labels are missing or not in samples, or "
+            "the two do not belong together"
         )
     return numbers, begins
 
@@ -196,14 +216,18 @@ def check(folder: Path, complete: str = "") -> list[Checked]:
         found = find(folder)
     except DataError as error:
         return [Checked(folder, False, str(error))]
-    bad = []
-    seconds = 0.0
+    bad: list[Checked] = []
+    seconds, first = 0.0, None
     for one in found:
         try:
             recording = read_one(one)
-            seconds += len(recording.samples) / recording.rate
         except DataError as error:
             bad.append(Checked(one.audio, False, str(error)))
+            continue
+        seconds += len(recording.samples) / recording.rate
+        first = first or recording
+        if wrong := _of_two_rates(recording, first):
+            bad.append(Checked(one.audio, False, wrong))
     if bad:
         return bad
     said = f"{len(found):,} recordings of {len(speakers(found))} speakers, {seconds / 60:.1f} minutes"

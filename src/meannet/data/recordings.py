@@ -25,7 +25,8 @@ def load(*, held_out: bool, say: Say, speech: Speech = SPEECH) -> Dataset:
 
 
 def check() -> list[Checked]:
-    return []
+    """`meannet data check recordings FOLDER` is what checks some."""
+    return [Checked(Path(), True, f"{SOURCE}; name it, and it is checked")]
 
 
 def status() -> Status:
