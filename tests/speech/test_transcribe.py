@@ -135,6 +135,8 @@ def test_what_cannot_be_decoded_is_refused_in_one_line(folder, recording, tmp_pa
     assert (tmp_path / "there.TextGrid").read_text() == "mine"
     assert "has a decoder of its own; name one seed" in refused(capsys, run, path, "--seed", "all")
     assert "there is no run folder" in refused(capsys, tmp_path / "no", path)
+    assert cli.main(["predict", str(run), str(path)]) == 2
+    assert "is a recording; `meannet speech decode` takes these" in capsys.readouterr().err
 
 
 def copied(run, where):
