@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from meannet import experiment as experiments
 from meannet import outcome, ranks, screen
 from meannet.config import Experiment
+from meannet.data import Checked
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
 from meannet.fleets import load_fleet
@@ -304,7 +305,7 @@ def data_and_tell(options: argparse.Namespace) -> int:
     if options.action == "check" and options.name == "recordings" and options.source and options.workers is None:
         from meannet.data import corpus
 
-        return _tell_checked(options, [("recordings", *one) for one in corpus.check(Path(options.source).expanduser())])
+        return _tell_checked(options, [("recordings", one) for one in corpus.check(Path(options.source).expanduser())])
     if options.source is not None or options.workers is not None:
         raise ValueError(f"{'--workers' if options.source is None else options.source!r} is for `meannet data prepare`")
     names = [options.name] if options.name else list(data.NAMES)
@@ -314,16 +315,17 @@ def data_and_tell(options: argparse.Namespace) -> int:
         if not options.name:
             raise ValueError(f"name the data set to fetch; there is {', '.join(data.NAMES)}")
         fetch(options.name, force=options.force, say=screen.console(stderr=True).print)
-    return _tell_checked(options, [(name, *one) for name in names for one in data.check(name)])
+    return _tell_checked(options, [(name, one) for name in names for one in data.check(name)])
 
 
-def _tell_checked(options: argparse.Namespace, checked: Sequence[tuple[str, Path, bool, str]]) -> int:
+def _tell_checked(options: argparse.Namespace, checked: Sequence[tuple[str, Checked]]) -> int:
     if options.json:
-        print(json.dumps({"files": [{"name": n, "path": str(p), "ok": ok, "message": m} for n, p, ok, m in checked]}))
+        files = [{"name": n, "path": str(one.path), "ok": one.ok, "message": one.message} for n, one in checked]
+        print(json.dumps({"files": files}))
     else:
-        for name, path, ok, message in checked:
-            print(f"{'ok ' if ok else 'BAD'} {name}: {path}: {message}")
-    return 0 if all(ok for _, _, ok, _ in checked) else 1
+        for name, one in checked:
+            print(f"{'ok ' if one.ok else 'BAD'} {name}: {one.path}: {one.message}")
+    return 0 if all(one.ok for _, one in checked) else 1
 
 
 def _prepare(options: argparse.Namespace) -> int:
