@@ -3,9 +3,10 @@
     RECORDINGS=my_recordings meannet run examples/own_speech.py:own_speech --out runs/mine
     meannet speech decode runs/mine new.wav
 
-A folder in the folder is a speaker. A .phn file has a line a phone, in samples: first, the one after the last, one of
-TIMIT's 61 symbols. All recordings have one sampling rate, one channel and 16 bits. Speakers take turns in being judged
-on by nets that have not heard them; with fewer than six, set data.speech.folds or data.speech.apart=recordings.
+`meannet data check recordings my_recordings` says what is wrong with them. A folder in the folder is a speaker, with
+all that is in it. A .phn file has a line a phone, in samples: first, the one after the last, one of TIMIT's 61 symbols.
+All recordings have one sampling rate, one channel and 16 bits. Speakers take turns in being judged on by nets that have
+not heard them; with fewer than five, set data.speech.folds or data.speech.apart=recordings.
 """
 
 import math

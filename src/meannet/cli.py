@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     one = add("data", data, "where each data set is; get it; verify it; prepare raw pictures")
     one.add_argument("action", choices=("list", "fetch", "check", "prepare"))
     one.add_argument("name", metavar="NAME", nargs="?")
-    one.add_argument("source", metavar="SRC", nargs="?", help="of prepare: the folder with the raw pictures")
+    one.add_argument("source", metavar="SRC", nargs="?", help="of prepare: raw pictures; of check recordings: yours")
     one.add_argument("--workers", type=int, metavar="N", help="of prepare: processes; as many as there are cores")
     one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
     one.add_argument("--json", action="store_true")

@@ -21,17 +21,13 @@ from meannet.data.spoken import Labelled, Spoken
 from meannet.nn.dense import Fleet
 from meannet.nn.own import block
 from meannet.runlog import RunFolder
-from meannet.speech import phones, scoring
+from meannet.speech import fbank, phones, scoring
 from meannet.speech.decoding import recognise
-from meannet.speech.fbank import LENGTH, SHIFT
-from meannet.speech.hmm import Hmm, Segment, estimate
+from meannet.speech.hmm import PARTS, Hmm, Segment, estimate
 from meannet.speech.scoring import Score
 from meannet.speech.textgrid import timed
 from meannet.speech.tuning import Tuned, tune
 from meannet.train import Rows
-
-FEWEST_FRAMES = min(phones.STATES_OF)  # that a path needs
-HMM = ("prior", "stay", "start", "follow", "end")  # log probabilities of speech/hmm.py, as the file names them
 
 
 class Figures(NamedTuple):
@@ -141,7 +137,7 @@ def _save(path: Path, name: str, dataset: Dataset, hmm: Hmm, every: Sequence[Rec
     """What recognition needs beside the nets; confusions and one utterance for the report."""
     spoken = dataset.spoken
     assert spoken is not None
-    tensors = {part: getattr(hmm, part) for part in HMM} | {"mean": spoken.mean, "sd": spoken.sd}
+    tensors = {part: getattr(hmm, part) for part in PARTS} | {"mean": spoken.mean, "sd": spoken.sd}
     shape = (len(every), len(phones.CLASSES))
     for part, extra in (("confusions", shape[1:]), ("deleted", ()), ("inserted", ())):
         counts = [getattr(one.score, part) for one in every]
@@ -167,17 +163,20 @@ def _example(dataset: Dataset, spoken: Spoken, every: Sequence[Recognised]) -> t
     first, bins = sum(counts[:shortest]), spoken.speech.bins
     windows = dataset.test.inputs[torch.arange(first, first + counts[shortest])]
     middle = windows.view(counts[shortest], spoken.speech.frames, -1)[:, spoken.speech.frames // 2, :bins]
-    seconds = round((counts[shortest] - 1) * SHIFT + LENGTH, 6)
+    length, shift = fbank.sizes(spoken.rate)
+    samples = (counts[shortest] - 1) * shift + length
     one = spoken.test[shortest]
     said = [part.phone for part in one.bounds]
     shown = {
         "name": one.name,
-        "seconds": seconds,
-        "said": [vars(part) for part in timed(one.bounds, seconds)],
+        "seconds": round(samples / spoken.rate, 6),
+        "said": [vars(part) for part in timed(one.bounds, samples, spoken.rate)],
         "recognised": [
             [
                 vars(part) | {"right": right}
-                for part, right in zip(timed(row, seconds), scoring.marked(said, [p.phone for p in row]), strict=True)
+                for part, right in zip(
+                    timed(row, samples, spoken.rate), scoring.marked(said, [p.phone for p in row]), strict=True
+                )
             ]
             for row in (net.found[shortest] for net in every)
         ],
@@ -196,19 +195,12 @@ class Recogniser:
 
 
 def load(path: Path, arm: str, seed: int) -> Recogniser:
-    """Of one net of a run, from the file that `judge` left; ValueError where there is none or it is damaged."""
-    if not path.exists():
-        raise ValueError(
-            f"{path.parent} has no {path.name}: no phones were recognised in that run; take one of a recipe of speech "
-            "that was judged on test speakers, with data.speech.decode=true"
-        )
+    """Of one net of a run, from the file that `judge` left; Damaged where it is missing, not whole or of other nets."""
+    tensors, facts = checkpoint.read(path)
     try:
-        tensors, facts = checkpoint.read(path)
         own = next(net for net in facts["nets"] if (net["arm"], net["seed"]) == (arm, seed))
-        numbers: dict[str, Any] = {part: tensors[part] for part in HMM}
+        numbers: dict[str, Any] = {part: tensors[part] for part in PARTS}
         hmm = Hmm(**numbers, scale=float(own["scale"]), penalty=float(own["penalty"]))
         return Recogniser(facts["rate"], tensors["mean"], tensors["sd"], hmm)
-    except (checkpoint.CheckpointError, KeyError, StopIteration, TypeError) as error:
-        raise ValueError(
-            f"{path} cannot be used ({error!r}); run `meannet run {path.parent / 'experiment.json'}` again"
-        ) from None
+    except (KeyError, StopIteration, TypeError):
+        raise checkpoint.Damaged(f"{path.name} holds no recogniser of arm {arm}, seed {seed}") from None

@@ -13,10 +13,11 @@ from meannet import checkpoint, device, recognition, screen
 from meannet.config import Speech
 from meannet.data.spoken import cut
 from meannet.export import check_target
+from meannet.fleets import of_finished
 from meannet.nn.dense import Fleet
 from meannet.recognition import Recogniser
 from meannet.runlog import RunFolder
-from meannet.speech import audio, fbank
+from meannet.speech import audio, fbank, phones
 from meannet.speech.audio import Audio
 from meannet.speech.decoding import recognise
 from meannet.speech.textgrid import Timed, textgrid, timed
@@ -45,13 +46,19 @@ def decode(
         raise ValueError(f"{run} is a run on {experiment.data.name}, not on speech; `meannet predict` takes such runs")
     if choice.seed == "all":
         raise ValueError("--seed all: each net has a decoder of its own; name one seed")
+    if not speech.decode or experiment.data.held_out:
+        raise ValueError(
+            f"no phones were recognised in {run}; take a run that was judged on test speakers, with "
+            "data.speech.decode=true"
+        )
     picked = pick_nets(folder, choice, where)
     path = picked.folder.recogniser(picked.fleet.sizes[1:-1], len(experiment.net.hidden))
-    recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
+    with of_finished(folder):
+        recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
     sound = audio.read(file)
     _check(file, sound, recogniser)
-    phones = phones_of(sound, picked.fleet, recogniser, speech)
-    return Transcript(phones, len(sound.samples) / sound.rate, picked.chosen)
+    found = phones_of(sound, picked.fleet, recogniser, speech)
+    return Transcript(found, len(sound.samples) / sound.rate, picked.chosen)
 
 
 def phones_of(sound: Audio, fleet: Fleet, recogniser: Recogniser, speech: Speech) -> list[Timed]:
@@ -62,7 +69,7 @@ def phones_of(sound: Audio, fleet: Fleet, recogniser: Recogniser, speech: Speech
     windows = cut([features], recogniser.mean.to(where), recogniser.sd.to(where), speech.frames)
     heard = recognition.log_probabilities(fleet, windows)
     (found,) = recognise(recogniser.hmm.to(where), heard, counts)
-    return timed(found, len(sound.samples) / sound.rate)
+    return timed(found, len(sound.samples), sound.rate)
 
 
 def _check(file: Path, sound: Audio, recogniser: Recogniser) -> None:
@@ -71,7 +78,7 @@ def _check(file: Path, sound: Audio, recogniser: Recogniser) -> None:
             f"{file} has {sound.rate:,} samples a second, and the run learned from {recogniser.rate:,}; convert it, "
             f"for example with `sox {file.name} -r {recogniser.rate} OUT.wav`"
         )
-    frames, least = fbank.frame_count(len(sound.samples), sound.rate), recognition.FEWEST_FRAMES
+    frames, least = fbank.frame_count(len(sound.samples), sound.rate), phones.FEWEST_FRAMES
     if frames < least:
         raise ValueError(
             f"{file} lasts {len(sound.samples) / sound.rate:.3f} seconds, which is {frames} frames, and a phone has "

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from meannet import config, data
+from meannet import cli, config, data
 from meannet.config import Data, Speech
 from meannet.data import DataError, corpus, timit, timit_sample
-from meannet.data.spoken import by_turns, labelled
+from meannet.data.spoken import by_turns, framed, labelled
 from meannet.speech import audio, phones
 
 SAMPLES = np.arange(-700, 900, dtype=np.int16) * 7
@@ -165,11 +165,97 @@ def test_layouts_are_told_apart_by_their_folders(tmp_path):
         corpus.find(tmp_path / "empty")
 
 
+def test_a_speaker_is_the_first_folder_that_does_not_divide_timit(tmp_path):
+    speakers = {
+        "anna/monday/a": "anna",
+        "anna/tuesday/b": "anna",
+        "TIMIT/TRAIN/DR1/FCJF0/c": "fcjf0",
+        "DR1/MABC0/d": "mabc0",
+        "train/bob/late/e": "bob",
+        "carl/test/f": "carl",
+        "test/dora_1": "dora",
+    }
+    for name in speakers:
+        write((tmp_path / name).parent, Path(name).name, SAMPLES, [(0, 1600, "h#")])
+    assert {one.name: one.speaker for one in corpus.find(tmp_path)} == {n.lower(): s for n, s in speakers.items()}
+
+
+def test_linked_folders_are_followed_and_none_is_taken_twice(tmp_path):
+    write(tmp_path / "far" / "anna", "x", SAMPLES, [(0, 1600, "h#")])
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / "anna").symlink_to(tmp_path / "far" / "anna")
+    (tmp_path / "near" / "bob").symlink_to(tmp_path / "far" / "anna")
+    (tmp_path / "far" / "anna" / "round").symlink_to(tmp_path / "near")
+    assert [one.name for one in corpus.find(tmp_path / "near")] == ["anna/x"]
+
+
+def test_a_link_to_no_file_is_not_passed_over(tmp_path):
+    write(tmp_path / "a", "x", SAMPLES, [(0, 1600, "h#")])
+    for name in ("x.wav", "x.phn"):
+        (tmp_path / "a" / f"gone_{name}").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"gone_x\.wav: No such file"):
+        corpus.read(corpus.find(tmp_path))
+
+
+def test_recordings_of_ones_own_that_are_left_out_are_counted(tmp_path):
+    for speaker in "abcd":
+        for name in ("one", "two", "sa1"):
+            write(tmp_path / speaker, name, np.zeros(1600), [(0, 1600, "h#")])
+    (tmp_path / "a" / "two.phn").unlink()
+    said = []
+    settings = Speech(folder=str(tmp_path), folds=2, dev=1, decode=False)
+    data.load(Data(name="recordings", speech=settings), say=said.append)
+    assert said[0] == "1 recordings have no .phn file beside them and are left out"
+    assert said[1].startswith("4 recordings named sa1 or sa2 are left out") and "7 recordings of 4" in said[2]
+    said.clear()
+    data.load(Data(name="recordings", speech=replace(settings, sa=True)), say=said.append)
+    assert not any("sa1" in line for line in said) and "11 recordings of 4" in said[1]
+
+
+def test_two_recordings_that_differ_in_case_alone_are_refused(tmp_path):
+    """Their frames are kept by name: the one would be taken for the other."""
+    write(tmp_path / "Anna", "x", SAMPLES, [(0, 1600, "h#")])
+    write(tmp_path / "anna", "X", -SAMPLES, [(0, 1600, "s")])
+    if len(list(tmp_path.iterdir())) < 2:
+        pytest.skip("this file system does not tell them apart")
+    with pytest.raises(DataError, match="have one name, since case does not matter; rename one"):
+        corpus.find(tmp_path)
+
+
 def test_recordings_of_two_rates_are_refused(tmp_path):
     write(tmp_path / "a", "x", SAMPLES, [(0, 1600, "h#")])
     write(tmp_path / "b", "y", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))
     with pytest.raises(DataError, match="8000 samples a second"):
         corpus.read(corpus.find(tmp_path))
+
+
+def test_a_recording_too_short_for_a_phone_is_refused_before_anything_is_trained(tmp_path):
+    write(tmp_path / "a", "x", np.zeros(719), [(0, 719, "h#")])
+    with pytest.raises(DataError, match=r"x\.wav has 2 frames of 25 ms, and a phone has 3 or more"):
+        corpus.read(corpus.find(tmp_path))
+    write(tmp_path / "a", "x", np.zeros(720), [(0, 720, "h#")])
+    assert len(framed(corpus.read(corpus.find(tmp_path)), Speech()).features["a/x"]) == 3
+
+
+def test_a_check_of_ones_own_recordings_names_everything_that_is_wrong(tmp_path, capsys):
+    write(tmp_path / "a", "good", SAMPLES, [(0, 1600, "h#")])
+    assert cli.main(["data", "check", "recordings", str(tmp_path)]) == 0
+    assert "1 recordings of 1 speakers" in capsys.readouterr().out
+    write(tmp_path / "a", "slow", SAMPLES, [(0, 1600, "h#")], kind=lambda s: riff(s, rate=8000))
+    write(tmp_path / "b", "late", SAMPLES, [(900, 1600, "iy")])
+    write(tmp_path / "b", "short", SAMPLES[:500], [(0, 500, "h#")])
+    write(tmp_path / "c", "marked", SAMPLES, [(0, 1600, "h#")])
+    (tmp_path / "c" / "marked.phn").write_bytes(b"\xef\xbb\xbf0 1600 h#\n")
+    assert cli.main(["data", "check", "recordings", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert told.count("BAD") == 4 == told.count("\n")
+    for wrong in (
+        "convert them to one rate",
+        "late.phn, line 1: the first phone begins at 900, not at 0; silence before it is labelled h#",
+        "short.wav has 1 frames of 25 ms",
+        "marked.phn, line 1: not plain ASCII",
+    ):
+        assert wrong in told
 
 
 def whole():
@@ -251,6 +337,17 @@ def test_the_sample_is_read_normalised_and_divided(real_data):
     )
 
 
+def test_phones_of_the_sample_that_are_shorter_than_a_path_are_as_many_as_the_card_says(real_data):
+    if not (real_data / "timit-sample").is_dir():
+        pytest.skip("no timit-sample among the real data")
+    every = [corpus.read_one(one) for one in corpus.find(real_data / "timit-sample")]
+    rows = [labelled(one, 1 + (len(one.samples) - 400) // 160) for one in every]
+    said, heard = sum(len(row.phones) for row in rows), [part for row in rows for part in row.bounds]
+    short = sum(part.stop - part.start < (5 if phones.PHONES[part.phone] == "h#" else 3) for part in heard)
+    card = (Path(__file__).parents[2] / "docs" / "cards" / "speech.md").read_text()
+    assert f"{short} of {said:,} phones; one more" in " ".join(card.split()) and said - len(heard) == 1
+
+
 def test_the_sample_is_unpacked_whole_or_not_at_all(real_data, tmp_path, monkeypatch):
     if not (real_data / "timit-sample").is_dir():
         pytest.skip("no timit-sample among the real data")
@@ -284,6 +381,8 @@ def test_settings_of_speech_that_make_no_sense_are_refused():
         "data.speech.folds=1": "2 or more, or 0",
         "data.cases=10": "none where cases are frames",
         "data.speech.judged=all": "one of core, dev",
+        "data.speech.judged=dev": "left as it is where data.name is timit-sample; it is for timit, not dev",
+        "data.speech.folder=mine": "left as it is where data.name is timit-sample; it is for recordings, not mine",
     }.items():
         with pytest.raises(ValueError, match=message):
             config.override(sample, [setting])

@@ -80,6 +80,10 @@ def _check_speech(e: "Experiment", speech: Speech, need: Callable[[bool, str, An
     need(0 <= speech.deltas <= 4, "data.speech.deltas", speech.deltas, "from 0 to 4")
     need(speech.folds == 0 or speech.folds > 1, "data.speech.folds", speech.folds, "2 or more, or 0")
     need(speech.dev >= 0, "data.speech.dev", speech.dev, "0 or more")
+    for name, of in (("folder", "recordings"), ("judged", "timit")):  # elsewhere they would change nothing
+        value = getattr(speech, name)
+        good = value == getattr(Speech(), name) or e.data.name == of
+        need(good, f"data.speech.{name}", value, f"left as it is where data.name is {e.data.name}; it is for {of}")
     need(e.data.cases is None, "data.cases", e.data.cases, "none where cases are frames of recordings")
 
 

@@ -2,10 +2,11 @@
 
 A recording is an audio file and a file of its name that ends in .phn, a line a phone: first sample, sample after the
 last, symbol. Case does not matter. Layouts: TRAIN/DR1/FCJF0/SA1.WAV as on the LDC's disc, also with SA1.WAV.wav beside
-it; dr1-fvmh0/sa1.wav as in NLTK's sample; and any folder, in which folders are speakers, or what stands before the
-first underscore of a file's name is one.
+it; dr1-fvmh0/sa1.wav as in NLTK's sample; and any folder, in which folders are speakers, whatever folders these have,
+or what stands before the first underscore of a file's name is one. Links to folders are followed.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,8 @@ from meannet.speech import audio, phones
 
 SLACK = 0.05  # seconds by which neighbouring labels may miss each other
 UNLABELLED = 1.0  # seconds after the last label
-NLTK_FOLDER = re.compile(r"(dr\d)-(\w+)")
+DIVISIONS = re.compile(r"train|test|dr\d")  # folders of TIMIT above those of speakers
+NLTK_FOLDER = re.compile(r"dr\d-(\w+)")
 
 
 class Utterance(NamedTuple):
@@ -54,27 +56,72 @@ def find(folder: Path) -> list[Utterance]:
     """All recordings below a folder that have labels, in order of names."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}")
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    sounds: dict[tuple[Path, str], Path] = {}
-    for path in sorted(files):  # where there are both, SA1.WAV.wav, which was converted, comes after SA1.WAV
-        if path.suffix.lower() == ".wav":
-            stem = path.stem.lower()
-            sounds[path.parent, stem.removesuffix(".wav")] = path
-    found = []
+    files = files_below(folder)
+    sounds = _sounds(files)
+    found: dict[str, Utterance] = {}
     for path in sorted(path for path in files if path.suffix.lower() == ".phn"):
         stem = path.stem.lower()
         if (path.parent, stem) not in sounds:
             raise DataError(f"{path}: there is no {path.stem}.wav beside it; put it there, or remove the labels")
         below = [part.lower() for part in path.relative_to(folder).parts[:-1]]
-        nltk = NLTK_FOLDER.fullmatch(below[-1]) if below else None
-        speaker = nltk[2] if nltk else below[-1] if below else stem.partition("_")[0]
         part = next((part for part in below if part in ("train", "test")), "")
-        found.append(Utterance("/".join([*below, stem]), speaker, stem, part, sounds[path.parent, stem], path))
+        name = "/".join([*below, stem])
+        if name in found:
+            raise DataError(f"{found[name].labels} and {path} have one name, since case does not matter; rename one")
+        found[name] = Utterance(name, _speaker(below, stem), stem, part, sounds[path.parent, stem], path)
     if not found:
         raise DataError(
             f"{folder} holds no .phn file: labels are to stand beside recordings, as sa1.phn beside sa1.wav"
         )
+    return list(found.values())
+
+
+def left_out(folder: Path, found: Sequence[Utterance], *, sa: bool) -> list[str]:
+    """What is below a folder and not used, in lines for its owner."""
+    unlabelled, shared = len(_sounds(files_below(folder))) - len(found), sum(one.shared for one in found)
+    lines = []
+    if unlabelled:
+        lines.append(f"{unlabelled:,} recordings have no .phn file beside them and are left out")
+    if shared and not sa:
+        lines.append(
+            f"{shared:,} recordings named sa1 or sa2 are left out, as every speaker of TIMIT says these sentences; "
+            "data.speech.sa=true takes them"
+        )
+    return lines
+
+
+def _sounds(files: Iterable[Path]) -> dict[tuple[Path, str], Path]:
+    """Audio by folder and name in lower case; of SA1.WAV and SA1.WAV.wav the one that was converted."""
+    return {
+        (path.parent, path.stem.lower().removesuffix(".wav")): path
+        for path in sorted(files)
+        if path.suffix.lower() == ".wav"
+    }
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files below a folder; links to folders are followed, and a folder that is there twice is taken once."""
+    found: list[Path] = []
+    seen = set()
+    for where, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        real = os.path.realpath(where)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        found += [Path(where, name) for name in names]
     return found
+
+
+def _speaker(folders: Sequence[str], stem: str) -> str:
+    """Who speaks, by the folders of a file: the first one below those that divide TIMIT, or the first that is none."""
+    last = max((k for k, one in enumerate(folders) if DIVISIONS.fullmatch(one)), default=-1)
+    own = folders[last + 1 :] or [one for one in folders if not DIVISIONS.fullmatch(one)]
+    if not own:
+        return stem.partition("_")[0]
+    nltk = NLTK_FOLDER.fullmatch(own[0])
+    return nltk[1] if nltk else own[0]
 
 
 def read(utterances: Sequence[Utterance]) -> list[Recording]:
@@ -82,19 +129,34 @@ def read(utterances: Sequence[Utterance]) -> list[Recording]:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(read_one, utterances))
     for one in found:
-        if one.rate != found[0].rate:
-            raise DataError(
-                f"{one.utterance.audio} has {one.rate} samples a second and {found[0].utterance.audio} "
-                f"{found[0].rate}; convert them to one rate"
-            )
+        if wrong := _of_two_rates(one, found[0]):
+            raise DataError(wrong)
     return found
 
 
+def _of_two_rates(one: Recording, first: Recording) -> str:
+    """What is wrong with recordings of different rates; empty where they have one."""
+    if one.rate == first.rate:
+        return ""
+    return (
+        f"{one.utterance.audio} has {one.rate} samples a second and {first.utterance.audio} {first.rate}; convert them "
+        "to one rate"
+    )
+
+
 def read_one(utterance: Utterance) -> Recording:
+    from meannet.speech import fbank  # which needs torch
+
     try:
         sound = audio.read(utterance.audio)
     except audio.AudioError as error:
         raise DataError(str(error)) from None
+    frames = fbank.frame_count(len(sound.samples), sound.rate)
+    if frames < phones.FEWEST_FRAMES:
+        raise DataError(
+            f"{utterance.audio} has {frames} frames of 25 ms, and a phone has {phones.FEWEST_FRAMES} or more; leave it "
+            "out"
+        )
     numbers, begins = labels(utterance.labels, len(sound.samples), sound.rate)
     return Recording(utterance, sound.samples, sound.rate, numbers, begins)
 
@@ -108,8 +170,11 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
     numbers, begins, end = [], [], 0
     try:
         lines = path.read_text("ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = 1 + error.object[: error.start].count(b"\n")
+        raise DataError(f"{path}, line {line}: not plain ASCII; save it so, without a byte order mark") from None
     for count, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields:
@@ -119,6 +184,8 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         begin, stop = int(fields[0]), int(fields[1])
         if begin >= stop:
             raise wrong(count, f"the phone begins at {begin} and ends at {stop}")
+        if not begins and begin > SLACK * rate:
+            raise wrong(count, f"the first phone begins at {begin}, not at 0; silence before it is labelled h#")
         if abs(begin - end) > SLACK * rate or (begins and begin <= begins[-1]):
             raise wrong(count, f"the phone begins at {begin}, where {end} would follow the one before")
         if stop > samples + SLACK * rate:
@@ -133,8 +200,8 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         raise DataError(f"{path} holds no phones; label the recording, or leave it out")
     if samples - end > UNLABELLED * rate:
         raise DataError(
-            f"{path} ends at sample {end}, and the recording has {samples}; they do not belong together, or labels are "
-            "missing"
+            f"{path} ends at sample {end}, and the recording has {samples}; labels are missing or not in samples, or "
+            "the two do not belong together"
         )
     return numbers, begins
 
@@ -149,14 +216,18 @@ def check(folder: Path, complete: str = "") -> list[Checked]:
         found = find(folder)
     except DataError as error:
         return [Checked(folder, False, str(error))]
-    bad = []
-    seconds = 0.0
+    bad: list[Checked] = []
+    seconds, first = 0.0, None
     for one in found:
         try:
             recording = read_one(one)
-            seconds += len(recording.samples) / recording.rate
         except DataError as error:
             bad.append(Checked(one.audio, False, str(error)))
+            continue
+        seconds += len(recording.samples) / recording.rate
+        first = first or recording
+        if wrong := _of_two_rates(recording, first):
+            bad.append(Checked(one.audio, False, wrong))
     if bad:
         return bad
     said = f"{len(found):,} recordings of {len(speakers(found))} speakers, {seconds / 60:.1f} minutes"

@@ -47,6 +47,8 @@ def read(paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]) -> t
         return list(range(len(found))), found
     pictures = _in_folder(paths[0], say) if len(paths) == 1 and paths[0].is_dir() else list(paths)
     for path in pictures:
+        if path.suffix.lower() == ".wav":
+            raise ValueError(f"{path} is a recording; `meannet speech decode` takes these, and runs on speech")
         if path.is_dir() or path.suffix.lower() not in PICTURES:
             one = f"one table ({' or '.join(TABLES)}), pictures ({' '.join(PICTURES)}) or one folder of them"
             raise ValueError(f"{path} cannot be read here; give {one}")

@@ -119,9 +119,6 @@ def framed(recordings: Sequence[Recording], speech: Speech) -> Framed:
 
     rate = recordings[0].rate
     banks, counts = fbank.filter_banks([torch.from_numpy(one.samples) for one in recordings], rate, speech.bins)
-    for one, count in zip(recordings, counts, strict=True):
-        if not count:
-            raise DataError(f"{one.utterance.audio} is shorter than a frame of 25 ms; leave it out")
     every = fbank.with_deltas(banks, counts, speech.deltas).split(counts)
     names = [one.utterance.name for one in recordings]
     rows = [labelled(one, count) for one, count in zip(recordings, counts, strict=True)]

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from meannet import data, screen
+from meannet.data import Checked
 
 
 def data_and_tell(options: argparse.Namespace) -> int:
@@ -19,6 +21,10 @@ def data_and_tell(options: argparse.Namespace) -> int:
         return _list_data(options, data.status())
     if options.action == "prepare":
         return _prepare(options)
+    if options.action == "check" and options.name == "recordings" and options.source and options.workers is None:
+        from meannet.data import corpus
+
+        return _tell_checked(options, [("recordings", one) for one in corpus.check(Path(options.source).expanduser())])
     if options.source is not None or options.workers is not None:
         raise ValueError(f"{'--workers' if options.source is None else options.source!r} is for `meannet data prepare`")
     names = [options.name] if options.name else list(data.NAMES)
@@ -28,13 +34,17 @@ def data_and_tell(options: argparse.Namespace) -> int:
         if not options.name:
             raise ValueError(f"name the data set to fetch; there is {', '.join(data.NAMES)}")
         fetch(options.name, force=options.force, say=screen.console(stderr=True).print)
-    checked = [(name, *one) for name in names for one in data.check(name)]
+    return _tell_checked(options, [(name, one) for name in names for one in data.check(name)])
+
+
+def _tell_checked(options: argparse.Namespace, checked: Sequence[tuple[str, Checked]]) -> int:
     if options.json:
-        print(json.dumps({"files": [{"name": n, "path": str(p), "ok": ok, "message": m} for n, p, ok, m in checked]}))
+        files = [{"name": n, "path": str(one.path), "ok": one.ok, "message": one.message} for n, one in checked]
+        print(json.dumps({"files": files}))
     else:
-        for name, path, ok, message in checked:
-            print(f"{'ok ' if ok else 'BAD'} {name}: {path}: {message}")
-    return 0 if all(ok for _, _, ok, _ in checked) else 1
+        for name, one in checked:
+            print(f"{'ok ' if one.ok else 'BAD'} {name}: {one.path}: {one.message}")
+    return 0 if all(one.ok for _, one in checked) else 1
 
 
 def _prepare(options: argparse.Namespace) -> int:

@@ -92,7 +92,7 @@ def status() -> Status:
 
 
 def listed(name: str, path: Path, source: str, licence: str) -> Status:
-    sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+    sizes = [file.stat().st_size for file in corpus.files_below(path) if file.is_file()]
     return Status(name, path, bool(sizes), sum(sizes), source, licence)
 
 

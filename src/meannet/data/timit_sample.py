@@ -35,7 +35,8 @@ def load(*, held_out: bool, say: Say, speech: Speech = SPEECH) -> Dataset:
 
 def unknown(path: Path) -> str:
     """What is wrong with a folder that is not the sample; empty where it is."""
-    held = {f"{file.parent.name}/{file.name}": file.read_bytes() for kind in KINDS for file in path.rglob(f"*{kind}")}
+    files = [file for file in corpus.files_below(path) if file.suffix in KINDS and file.is_file()]
+    held = {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
     if digest(held) == SHA256:
         return ""
     return f"not the sample known here; `meannet data fetch {NAME} --force` gets it anew"

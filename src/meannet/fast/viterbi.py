@@ -73,6 +73,7 @@ def search(
     d0 = tl.load(start + graph * n_phones + phone, mask=real, other=never) + tl.load(at, mask=has0, other=never)
     d1 = tl.full((PHONES,), never, d0.dtype)
     d2, d3, d4 = d1, d1, d1
+    taken_off = tl.full((), 0.0, tl.float64)
     length = tl.load(lengths + utterance)
     pointers = back + utterance * n_frames * PHONES
     frame = 1
@@ -89,11 +90,15 @@ def search(
         tl.store(pointers + frame * PHONES + phone, word)
         d0, d1, d2 = tl.maximum(best, d0) + e0, tl.maximum(l0, d1) + e1, tl.maximum(l1, d2) + e2
         d3, d4 = tl.maximum(l2, d3) + e3, tl.maximum(l3, d4) + e4
+        top = tl.max(tl.maximum(tl.maximum(tl.maximum(d0, d1), tl.maximum(d2, d3)), d4), 0)
+        top = tl.where(top > never, top, 0.0)
+        d0, d1, d2, d3, d4 = d0 - top, d1 - top, d2 - top, d3 - top, d4 - top
+        taken_off += top.to(tl.float64)
         frame += 1
     leaving = _either(count, d0 + leave0, d1 + leave1, d2 + leave2, d3 + leave3, d4 + leave4)
     leaving += tl.load(end + graph * n_phones + phone, mask=real, other=never)
     total, here = tl.max(tl.where(real, leaving, never), 0, return_indices=True)
-    tl.store(totals + utterance, total)
+    tl.store(totals + utterance, (total + taken_off).to(totals.dtype.element_ty))
     tl.debug_barrier()  # what other threads of this program wrote is read now
     first += graph * n_phones
     last += graph * n_phones

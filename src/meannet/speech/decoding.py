@@ -32,6 +32,11 @@ def recognise(hmm: Hmm, log_posteriors: Tensor, counts: Sequence[int]) -> list[l
 def decode(hmm: Hmm, log_posteriors: Tensor, lengths: Sequence[int]) -> Paths:
     """The best paths through all phones, for log probabilities (utterances, frames, states)."""
     _check(log_posteriors)
+    if min(lengths, default=phones.FEWEST_FRAMES) < phones.FEWEST_FRAMES:
+        raise ValueError(
+            f"an utterance of {min(lengths)} frames has no path: a phone has {phones.FEWEST_FRAMES} or more; leave it "
+            "out"
+        )
     graph = viterbi.one_graph(phones.STATES_OF, hmm.stay, hmm.start, hmm.follow - hmm.penalty, hmm.end)
     return viterbi.best_paths(hmm.emissions(log_posteriors), lengths, graph)
 

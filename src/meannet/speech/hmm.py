@@ -14,13 +14,7 @@ from torch import Tensor
 
 from meannet.speech import phones
 
-TENSORS = {
-    "prior": (phones.N_STATES,),
-    "stay": (phones.N_STATES,),
-    "start": (len(phones.PHONES),),
-    "follow": (len(phones.PHONES), len(phones.PHONES)),
-    "end": (len(phones.PHONES),),
-}
+PARTS = ("prior", "stay", "start", "follow", "end")  # the tensors of a model, as files name them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +30,7 @@ class Hmm:
     penalty: float = 0.0
 
     def to(self, device: torch.device | str) -> "Hmm":
-        return replace(self, **{name: getattr(self, name).to(device) for name in TENSORS})
+        return replace(self, **{name: getattr(self, name).to(device) for name in PARTS})
 
     def emissions(self, log_posteriors: Tensor) -> Tensor:
         """Scores of states by frame from the net's log probabilities; states are the last axis."""

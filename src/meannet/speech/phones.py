@@ -58,6 +58,7 @@ NUMBER = {phone: number for number, phone in enumerate(PHONES)}
 STATES_OF = tuple(5 if phone == SILENCE else 3 for phone in PHONES)  # how many states each phone has
 FIRST = tuple(sum(STATES_OF[:number]) for number in range(len(PHONES)))  # the state in which each phone begins
 N_STATES = sum(STATES_OF)  # 185: states are numbered phone by phone, from left to right
+FEWEST_FRAMES = min(STATES_OF)  # of a path: a frame or more in every state of a phone
 PHONE_OF_STATE = tuple(number for number, states in enumerate(STATES_OF) for _ in range(states))
 
 NO_CLASS = -1

@@ -1,4 +1,4 @@
-"""How wrong a recogniser is: phone error rate with its parts, confusions, frame error (body; Fig. 2).
+"""How wrong a recogniser is: phone error rate with its parts, confusions (body).
 
 Errors are counted in 39 classes. Silence is one of them and counts like the others; `q` is deleted from reference and
 hypothesis. The fewest substitutions, deletions and insertions that turn the one into the other are the errors.
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from meannet.speech import phones
 
@@ -99,17 +97,6 @@ def marked(said: Sequence[int], heard: Sequence[int]) -> list[bool]:
     pairs = _pairs(one, other, _distances([one], [other])[0].tolist())
     right = iter([a is not None and one[a] == other[b] for a, b in pairs if b is not None])
     return [phones.CLASS_OF_PHONE[phone] == phones.NO_CLASS or next(right) for phone in heard]
-
-
-def frame_errors(guesses: Tensor, targets: Tensor) -> tuple[int, int]:
-    """Frames whose state is in another of the 39 classes, and frames that count; both are states of frames.
-
-    Frames of q count nowhere. A frame of another phone that is taken for q is wrong.
-    """
-    of = torch.tensor(phones.CLASS_OF_STATE, device=targets.device)
-    right = of[targets]
-    counted = right != phones.NO_CLASS
-    return int(((of[guesses] != right) & counted).sum()), int(counted.sum())
 
 
 def _distances(said: Sequence[Sequence[int]], heard: Sequence[Sequence[int]]) -> np.ndarray:

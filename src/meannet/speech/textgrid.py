@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meannet.speech import phones
-from meannet.speech.fbank import LENGTH, SHIFT
+from meannet.speech import fbank, phones
 from meannet.speech.hmm import Segment
 
 
@@ -17,14 +16,15 @@ class Timed:
     stop: float
 
 
-def timed(found: Sequence[Segment], seconds: float) -> list[Timed]:
-    """The phones of a recording of this length.
+def timed(found: Sequence[Segment], samples: int, rate: int) -> list[Timed]:
+    """The phones of a recording of so many samples, of which a second has `rate`.
 
     A phone begins halfway between the middle of its first frame and that of the frame before. The first one begins with
     the recording and the last one ends with it.
     """
-    starts = [0.0, *(round(one.start * SHIFT + (LENGTH - SHIFT) / 2, 6) for one in found[1:])]
-    stops = [*starts[1:], seconds]
+    length, shift = fbank.sizes(rate)
+    starts = [0.0, *(round((one.start * shift + (length - shift) / 2) / rate, 6) for one in found[1:])]
+    stops = [*starts[1:], samples / rate]
     return [Timed(phones.PHONES[one.phone], a, b) for one, a, b in zip(found, starts, stops, strict=True)]
 
 

@@ -2,6 +2,9 @@
 
 A phone is a row of states without skips. It is entered in its first state, from the last state of any phone. So a step
 of one frame is a maximum over pairs of phones and a shift within phones, not a maximum over pairs of states.
+
+After every frame the best score is taken off all of them and added up on its own. Else scores would grow with a
+recording, and in one of an hour float32 could no longer tell phones apart.
 """
 
 from collections.abc import Sequence
@@ -88,18 +91,18 @@ def plain_best_paths(emissions: Tensor, lengths: Sequence[int], graph: Graph) ->
         shared = len(graph.first) == 1
         parts = {name: part if shared else part[some.to(part.device)] for name, part in vars(graph).items()}
         own = {name: np.broadcast_to(p.cpu().numpy(), (len(some), *p.shape[1:])) for name, p in parts.items()}
-        ends, entered, leaving = _forward(frames, active, own, shared)
+        ends, taken_off, entered, leaving = _forward(frames, active, own, shared)
         path = _backward(ends, entered, leaving, active, own)
         for whole, part in zip((states, begins), path[:2], strict=True):
             whole[some, : sizes[0]] = torch.from_numpy(part).T
-        scores[some] = torch.from_numpy(path[2])
+        scores[some] = torch.from_numpy(path[2] + taken_off).to(scores.dtype)
     return Paths(states, begins, scores)
 
 
 def _forward(
     frames: np.ndarray, active: Sequence[int], graph: dict[str, np.ndarray], shared: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores of the best paths that end in each state, (utterances, states), and how they came there, by frame:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Scores of the best paths that end in each state, (utterances, states), what was taken off, and, by frame:
 
     whether from another state, (frames, utterances, states), and the scores with which each phone can be left,
     (frames, from, utterances). A maximum along the first axis is the fastest.
@@ -113,6 +116,7 @@ def _forward(
     scores = np.full_like(frames[0], NEVER)
     scores[of("first", len(rows))] = graph["start"]
     scores += frames[0]
+    taken_off = np.zeros(len(rows))
     n_phones = graph["first"].shape[1]
     entered = np.zeros(frames.shape, bool)
     leaving = np.empty((len(frames), n_phones, len(rows)), frames.dtype)
@@ -131,7 +135,11 @@ def _forward(
         np.greater(new, stayed[:n], out=entered[frame, :n])
         np.maximum(new, stayed[:n], out=now)
         now += frames[frame, :n]
-    return scores, entered, leaving
+        best = now.max(1)
+        best[best == NEVER] = 0.0
+        now -= best[:, None]
+        taken_off[:n] += best
+    return scores, taken_off, entered, leaving
 
 
 def _backward(
