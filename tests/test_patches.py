@@ -284,6 +284,22 @@ def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
         assert all(tensor.isfinite().all() for tensor in load_file(path).values())
 
 
+@pytest.mark.parametrize("name", ["train.npy", "val.npy", "train.mean.npy"])
+def test_labels_or_means_that_changed_are_noticed_before_a_run_begins(name, tmp_path, monkeypatch):
+    shutil.copytree(imagenet.where(), tmp_path / "data" / "imagenet")
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path / "data"))
+    path = tmp_path / "data" / "imagenet" / name
+    content = bytearray(path.read_bytes())
+    content[152] ^= 1  # of an index: a label
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name} is damaged: its checksum is wrong; prepare again"):
+        experiments.run(photographs.toy(), tmp_path / "run")
+    path.unlink()
+    with pytest.raises(DataError, match=rf"{name} cannot be read \(No such file or directory\)"):
+        experiments.run(photographs.toy(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_settings_that_cannot_be_are_refused(tmp_path, monkeypatch):
     toy = photographs.toy()
     for setting, says in (
