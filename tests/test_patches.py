@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from toys import outcome
 
 from meannet import experiment as experiments
-from meannet import passes, patches
+from meannet import passes, patches, tenviews
 from meannet.config import override
 from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
@@ -205,10 +205,10 @@ def test_joined_groups_are_the_groups():
 
 
 def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch):
-    monkeypatch.setattr(patches, "TESTED_AT_ONCE", 3)
-    monkeypatch.setattr(patches, "TOP", 2)
+    monkeypatch.setattr(tenviews, "AT_ONCE", 3)
+    monkeypatch.setattr(tenviews, "TOP", 2)
     experiment, fleet = made(prepared)
-    found = patches.judge(fleet, prepared, "val", np.arange(7), Ranks(), 1)
+    found = tenviews.judge(fleet, prepared, "val", np.arange(7), Ranks(), 1)
     reader, pixels, net = shards.Reader(prepared.folder, "val"), np.zeros((SIZE, SIZE, 3), np.uint8), fleet.nets[0]
     wrong = beyond = logs = 0
     with torch.no_grad():

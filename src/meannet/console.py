@@ -17,7 +17,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
 from meannet import experiment as experiments
-from meannet import outcome, ranks, screen
+from meannet import outcome, ranks, screen, streamed
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
@@ -270,15 +270,9 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder.read("result.json")
     experiment = folder.experiment()
     if experiment.patches is not None:
-        raise ValueError(f"{folder.path} learned from shards; eval samples networks only where cases fit into memory")
-    dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
-    rows = []
-    for lot in lots(experiment, folder):
-        part, cases = lot.experiment, lot.cases(dataset)
-        name = outcome.net_name(part, lot.hidden, cases)
-        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
-            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
-            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults) or ()
+        rows = streamed.evaluate(experiment, folder, options.samples, where)
+    else:
+        rows = _evaluated(experiment, folder, options.samples, where)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
@@ -292,6 +286,17 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
         console.print(sample_table(rows))
     folder.write("eval.json", document)  # after it was shown: the folder may not be one's own
     return 0
+
+
+def _evaluated(experiment: Experiment, folder: RunFolder, samples: int, where: Any) -> list[dict[str, Any]]:
+    dataset, rows = experiments.load_cases(experiment, where, screen.console(stderr=True).print), []
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = outcome.net_name(part, lot.hidden, cases)
+        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, samples, faults) or ()
+    return rows
 
 
 def sample_table(rows: list[dict[str, Any]]) -> Table:

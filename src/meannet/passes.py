@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from meannet import checkpoint, outcome, patches
+from meannet import checkpoint, outcome, patches, tenviews
 from meannet.config import Experiment
 from meannet.core import schedule
 from meannet.core.sgd import step_size
@@ -72,7 +72,8 @@ class Loop:
             "data": self.data.digest,
         }
         if self.ranks.first:
-            checkpoint.save(self.path, self.fleet.state(), facts)
+            # A net is of no use without the mean of its pictures.
+            checkpoint.save(self.path, self.fleet.state() | {"mean": torch.as_tensor(self.fleet.mean)}, facts)
         self.saved, self.saved_at = (self.epoch, self.update), time.perf_counter()
         self.saving = self.saved_at - begun
 
@@ -85,7 +86,7 @@ class Loop:
         facts, tensors = None, {}
         if self.ranks.first and checkpoint.exists(self.path):
             tensors, facts = checkpoint.load(self.path)
-            check_unchanged(facts, self.experiment, self.experiment.digest(), self.path, self.data)  # type: ignore[arg-type]
+            check_unchanged(facts, self.experiment, self.experiment.digest(), self.path, self.data)
             for name, tensor in self.fleet.state().items():
                 tensor.copy_(tensors[name])
         facts = self.ranks.share(facts)
@@ -192,7 +193,7 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
     )
     judged, means = None, {}
     if loop.epoch == experiment.optim.epochs or loop.epoch % experiment.record_every == 0:
-        judged = patches.judge(loop.fleet, data, data.judged, np.arange(data.n_test), loop.ranks, loop.workers)
+        judged = tenviews.judge(loop.fleet, data, data.judged, np.arange(data.n_test), loop.ranks, loop.workers)
         errors = [judged["errors"] / data.n_test]
         means = outcome.arm_means(experiment, errors, set())
         if loop.ranks.first:
@@ -215,7 +216,7 @@ def search_rate(loop: Loop) -> float:
     updates = min(given.search, loop.updates)
 
     def objective() -> float:
-        found = patches.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
+        found = tenviews.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
         return -found["log_probability"]
 
     before = objective()
