@@ -227,7 +227,7 @@ def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch)
 
 
 @pytest.mark.parametrize("recipe", ["imagenet.h_backprop", "imagenet.h_dropout"])
-def test_a_run_leaves_a_whole_folder(recipe, tmp_path):
+def test_a_run_leaves_a_whole_folder(recipe, tmp_path, capsys):
     from meannet.cli import main
 
     result = experiments.run(photographs.toy(recipe), tmp_path / "run", Options(workers=1))
@@ -239,6 +239,11 @@ def test_a_run_leaves_a_whole_folder(recipe, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3] and all("top5_error" in line for line in lines)
     assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "validation errors of 7" in page and "Of 7 validation pictures" in page and "test picture" not in page
+    assert main(["run", "--resume", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "validation errors of 7 (" in printed and "not among its best five for 0 of them" in printed
     again = experiments.resume(tmp_path / "run")
     assert again == json.loads(json.dumps(result))
 

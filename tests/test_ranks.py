@@ -1,6 +1,5 @@
 """Several processes, started by torchrun, do together what one does alone; one that is killed costs time alone."""
 
-import json
 import os
 import signal
 import subprocess
@@ -100,7 +99,7 @@ def test_a_killed_worker_is_started_anew_and_the_run_ends_in_the_same_state(torc
     second = _rank(process.pid, 1)
     os.kill(second, signal.SIGKILL)
     said = done(process)
-    assert "goes on from epoch" in said
+    assert "goes on from epoch" in said and "rank 0 has lost another rank" in said
     assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
 
 
@@ -128,12 +127,21 @@ def test_a_rank_that_was_started_anew_goes_on_with_no_other_run(folder, tmp_path
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["digits"], "trains in one process"), (["TOY", "--set", "optim.batch=7"], "a multiple of the 2 ranks")],
+    [
+        (["digits"], "trains in one process"),
+        (["TOY", "--set", "optim.batch=7"], "a multiple of the 2 ranks"),
+        (["TOY"], "run is there and not empty"),
+    ],
 )
-def test_what_ranks_cannot_share_is_refused(torchrun, tmp_path, arguments, says):
-    toy = written(photographs.toy(), tmp_path / "toy.json")
+def test_what_ranks_cannot_share_is_refused_by_each_of_them(torchrun, tmp_path, arguments, says):
+    toy, out = written(photographs.toy(), tmp_path / "toy.json"), tmp_path / "run"
+    there = ["mine"] if "not empty" in says else []
+    for name in there:
+        out.mkdir()
+        (out / name).write_text("")
     arguments = [toy if part == "TOY" else part for part in arguments]
-    process = torchrun(2, "-m", "meannet", "run", *arguments, "--out", tmp_path / "run", "--device", "cpu")
+    process = torchrun(2, "-m", "meannet", "run", *arguments, "--out", out, "--device", "cpu")
     said, _ = process.communicate(timeout=120)
-    assert process.returncode != 0 and says in said
-    assert not (tmp_path / "run").exists(), json.dumps(sorted(map(str, tmp_path.iterdir())))
+    lines = [line for line in said.splitlines() if line.startswith("meannet: ")]
+    assert process.returncode != 0 and lines and all(says in line for line in lines), said
+    assert (sorted(path.name for path in out.iterdir()) if out.exists() else []) == there

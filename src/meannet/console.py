@@ -140,6 +140,7 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     held_out = result["data"]["held_out"]
     percent = result["data"].get("percent", False)
     unit = "errors on held-out cases" if held_out and not percent else unit_of(result)
+    unit = unit.replace("test", result["data"].get("judged_on", "test"))
     frames = " frames of held-out speakers" if percent and held_out else " test frames" if percent else ""
     judged = f"{unit} {'on' if percent else 'of'} {result['data']['n_test']:,}{frames}"
     console.print(f"{result['recipe']}: {judged} ({result['seconds']:.0f} s)")
@@ -154,6 +155,10 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     for found in result.get("phone_comparisons", ()):
         console.print(_compared(found, " (% phone errors)"))
     for arm in result["arms"]:
+        for beyond in arm["metrics"].get("top5_errors", ()):
+            console.print(
+                f"{arm['net']}: {arm['name']} has the right label not among its best five for {beyond:,} of them"
+            )
         for net in arm["stopped"]:
             layer = f", layer {net['layer']}" if net["layer"] else ""
             console.print(

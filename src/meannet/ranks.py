@@ -104,6 +104,11 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if where.type == "cuda" else "gloo", store=fresh, rank=rank, world_size=world)
     try:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        remedy = "with --max-restarts=N torchrun starts all ranks anew, and they go on from the last state"
+        raise RuntimeError(f"rank {ranks.rank} has lost another rank, which may have said why; {remedy}") from error
     finally:
         dist.destroy_process_group()
 

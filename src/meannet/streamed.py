@@ -25,16 +25,21 @@ from meannet.nn.convfleet import ConvFleet
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
 from meannet.pretraining import check_unchanged
-from meannet.ranks import Ranks, joined
-from meannet.runlog import RunFolder
+from meannet.ranks import Ranks, joined, named
+from meannet.runlog import RunFolder, check_free
 
 
 def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, Any]:
     """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
-    where = device.choose(options.device)
+    where, one, wanted = device.choose(options.device), named(), _of(experiment, path)
+    # Before ranks wait for each other: what is refused here every one of them refuses, and none is left alone.
+    prepared = patches.open_prepared(held_out=wanted.data.held_out)
+    if experiment is not None and not one.restarts:
+        check_free(path)
+    if wanted.optim.batch % one.world:
+        raise ValueError(f"optim.batch must be a multiple of the {one.world} ranks, not {wanted.optim.batch}")
     with joined(where) as all_ranks:
         where, folder, made = all_ranks.device, RunFolder(path), False
-        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
         if all_ranks.first and experiment is not None:
             if all_ranks.restarts and (path / "experiment.json").exists():
                 _check_same(experiment, folder)
@@ -44,7 +49,7 @@ def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, 
             return folder.found() if all_ranks.first else {}
         try:
             with folder.locked() if all_ranks.first else nullcontext():
-                return run(_of(experiment, path), folder, prepared, where, options, all_ranks)
+                return run(wanted, folder, prepared, where, options, all_ranks)
         except (ValueError, RuntimeError):
             if made:
                 folder.discard_untrained()
@@ -73,8 +78,6 @@ def run(
     if ranks.first and checkpoint.exists(path):
         before = folder.forget_after({(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]})
     clock = time.perf_counter()
-    if experiment.optim.batch % ranks.world:
-        raise ValueError(f"optim.batch must be a multiple of the {ranks.world} ranks, not {experiment.optim.batch}")
     with device.naming_memory(where, name):
         fleet = patches.make_fleet(experiment, data, where)
         (arm,) = experiment.arms
