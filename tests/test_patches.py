@@ -341,3 +341,14 @@ def test_real_photographs_go_all_the_way(tmp_path, monkeypatch):
     toy = photographs.toy(epochs=2, size=64)
     result = experiments.run(toy, tmp_path / "run", Options(workers=1))
     assert result["arms"][0]["n_test"] == 40 and len(result["data"]["classes"]) == 40
+
+
+def test_classes_of_the_same_words_are_told_apart(tmp_path, monkeypatch):
+    shutil.copytree(imagenet.where(), tmp_path / "data" / "imagenet")
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path / "data"))
+    path = tmp_path / "data" / "imagenet" / "index.json"
+    document = json.loads(path.read_text())
+    for one, words in zip(document["classes"], ("crane", "dog", "crane"), strict=True):
+        one["words"] = words
+    path.write_text(json.dumps(document))
+    assert patches.open_prepared(held_out=False).classes == ("crane (n01440764)", "dog", "crane (n03028079)")

@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from toys import outcome, written
 
 from meannet import cli
+from meannet import experiment as experiments
 from meannet.data import imagenet
+from meannet.experiment import Interrupted, Options
 
 HERE = Path(__file__).parent
 
@@ -118,11 +120,24 @@ def _rank(parent, rank):
 
 def test_a_rank_that_was_started_anew_goes_on_with_no_other_run(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MEANNET_DATA", str(folder))
-    toy = photographs.toy(epochs=1)
-    assert cli.main(["run", str(written(toy, tmp_path / "toy.json")), "--out", str(tmp_path / "run")]) == 0
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
-    assert cli.main(["run", str(tmp_path / "toy.json")]) == 2
-    assert "name the run folder" in capsys.readouterr().err
+    toy, out = photographs.toy(epochs=2), tmp_path / "run"
+    with pytest.raises(Interrupted):
+        experiments.run(toy, out, Options(workers=0, device="cpu", stop=lambda: True))
+    for name, value in {"RUN_ID": "some", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"TORCHELASTIC_{name}", value)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    other = written(photographs.toy(epochs=3), tmp_path / "other.json")
+    for arguments, says in (
+        ([other], "name the run folder"),
+        ([other, "--out", out], "holds another run; choose another --out"),
+    ):
+        assert cli.main(["run", *map(str, arguments)]) == 2
+        assert says in capsys.readouterr().err
+    call = ["run", str(written(toy, tmp_path / "toy.json")), "--out", str(out), "--device", "cpu", "--workers", "0"]
+    assert cli.main(call) == 0
+    assert "goes on from epoch 1 of 2" in capsys.readouterr().out
+    assert cli.main(call) == 0  # a worker that had only to end
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ from meannet.report.written import spread
 from meannet.runlog import RunFolder
 from meannet.speech import scoring
 
+SAME_WISH = 1.0  # seconds
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -91,11 +94,15 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
 
 
 class StopRequest:
-    """A signal, taken as the wish to save and stop; a second one, or one with nothing to save yet, stops at once."""
+    """A signal, taken as the wish to save and stop; a second one, or one with nothing to save yet, stops at once.
+
+    Under torchrun one that follows within a second is the same wish: it passes on what a terminal has sent to all.
+    """
 
     def __init__(self) -> None:
         self.received = 0
         self.training = False
+        self.at = 0.0
 
     def __call__(self) -> bool:
         """What the training loop asks before each update."""
@@ -103,9 +110,11 @@ class StopRequest:
         return bool(self.received)
 
     def note(self, number: int, _: types.FrameType | None) -> None:
-        at_once = self.received or not self.training
-        self.received = self.received or number
-        if at_once:
+        again, now = self.received, time.monotonic()
+        if again and "TORCHELASTIC_RUN_ID" in os.environ and now - self.at < SAME_WISH:
+            return
+        self.received, self.at = again or number, now
+        if again or not self.training:
             raise Interrupted
 
     @contextmanager

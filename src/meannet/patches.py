@@ -5,6 +5,7 @@ mini-batch, each has a run of its places, so that all together do what one alone
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def open_prepared(*, held_out: bool) -> Prepared:
     mean = torch.from_numpy(shards.read_array(folder, parts["train"]["mean"])).permute(2, 0, 1).contiguous()
     return Prepared(
         folder=folder,
-        classes=tuple(one["words"] for one in document["classes"]),
+        classes=_names(document["classes"]),
         size=document["size"],
         cases=parts["train"]["cases"],
         judged=judged,
@@ -65,6 +66,12 @@ def open_prepared(*, held_out: bool) -> Prepared:
         mean=mean,
         digest=document["digest"],
     )
+
+
+def _names(classes: Sequence[dict[str, str]]) -> tuple[str, ...]:
+    """What each class is called; of those that share their words, as a bird and a machine do, with its id."""
+    counts = Counter(one["words"] for one in classes)
+    return tuple(one["words"] if counts[one["words"]] == 1 else f"{one['words']} ({one['id']})" for one in classes)
 
 
 def make_fleet(experiment: Experiment, data: Prepared, where: torch.device) -> ConvFleet:

@@ -1,8 +1,10 @@
 """Several processes that train one net together, as torchrun starts them: who this one is, and what all agree on."""
 
+import gc
 import inspect
 import json
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,7 +93,7 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     """The ranks, able to reach each other until the end of the block: by NCCL on GPUs, else by Gloo."""
     ranks = named()
     if ranks.world == 1:
-        yield Ranks(device=where)
+        yield Ranks(restarts=ranks.restarts, device=where)
         return
     if where.type == "cuda":
         if ranks.local >= torch.cuda.device_count():
@@ -104,12 +106,18 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if where.type == "cuda" else "gloo", store=fresh, rank=rank, world_size=world)
     try:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
-    except RuntimeError as error:
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        if not isinstance(error, RuntimeError):
+            raise
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         remedy = "with --max-restarts=N torchrun starts all ranks anew, and they go on from the last state"
         raise RuntimeError(f"rank {ranks.rank} has lost another rank, which may have said why; {remedy}") from error
     finally:
+        # A module that averages gradients holds the group, and with it threads: where these are left when the process
+        # ends, Gloo aborts it, and torchrun takes a run that has finished for one that failed.
+        gc.collect()
         dist.destroy_process_group()
 
 
