@@ -279,6 +279,14 @@ def test_the_rate_is_searched_for_among_powers_of_ten_and_kept(tmp_path):
     assert one == two
 
 
+def test_the_pace_is_told_once_long_before_the_first_epoch_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "TOLD_AFTER", 3)
+    said = []
+    experiments.run(photographs.toy(), tmp_path / "run", Options(workers=0, say=said.append))
+    (line,) = [line for line in said if "pictures a second: an epoch takes" in line]
+    assert float(line.split()[0].replace(",", "")) > 0
+
+
 @pytest.mark.parametrize("minutes", [1.0, 1e-9])  # the latter saves wherever it may
 def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
     toy = override(photographs.toy(epochs=2), ["optim.lr=1e30", "optim.limit=inf"])

@@ -23,6 +23,7 @@ from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
 from meannet.train import Epoch, Fault, Tally, find_faults
 
+TOLD_AFTER = 100  # updates, of how fast they are
 ASK_EVERY = 10  # updates after which ranks agree on whether to save or to stop
 SAVING_SHARE = 50  # saving takes no more than one of so many seconds
 JUDGED_FOR_A_RATE = 1024  # training cases on which an objective must fall for a learning rate to do
@@ -129,6 +130,8 @@ def train(loop: Loop) -> dict[str, Any] | None:
                 loop.engine.take(pixels, targets, _in_batch(loop, update))
                 loop.engine.update_()
                 loop.update = update + 1
+                if loop.update == first + TOLD_AFTER and start == {"epoch": loop.epoch, "update": first}:
+                    _tell_pace(loop, TOLD_AFTER * optim.batch / (time.perf_counter() - begun))
                 if loop.update % ASK_EVERY == 0 and loop.update < loop.updates and _asked(loop, rate):
                     return None
                 if loop.fault:
@@ -142,6 +145,14 @@ def train(loop: Loop) -> dict[str, Any] | None:
             if _asked(loop, rate, epoch_ended=True):
                 return None
     return judged
+
+
+def _tell_pace(loop: Loop, rate: float) -> None:
+    """Once, since the first epoch may take long: pictures a second, and how long the epochs that are left will take."""
+    cases, optim = loop.data.cases, loop.experiment.optim
+    left = cases * (optim.epochs - loop.epoch) - loop.update * optim.batch
+    each, hours = f"{cases / rate / 60:.1f} min", f"{left / rate / 3600:.1f} h"
+    loop.options.say(f"{rate:,.0f} pictures a second: an epoch takes {each}, all that are left {hours}, without tests")
 
 
 def _failed(loop: Loop, tally: Tally, rate: float, *, collapsed: bool = True) -> bool:
