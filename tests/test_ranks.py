@@ -105,6 +105,16 @@ def test_a_killed_worker_is_started_anew_and_the_run_ends_in_the_same_state(torc
     assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["show", "imagenet.h_dropout", "--json"], 0), (["show", "no"], 2)])
+def test_a_rank_that_leaves_at_once_loses_neither_what_it_said_nor_its_code(arguments, code):
+    call = [sys.executable, "-m", "meannet", *arguments]
+    environment = os.environ | {"WORLD_SIZE": "2", "RANK": "0", "PYTHONPATH": str(HERE.parent / "src")}
+    rank = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=60)
+    alone = subprocess.run(call, env=environment | {"WORLD_SIZE": "1"}, capture_output=True, text=True, timeout=60)
+    assert (rank.returncode, rank.stdout, rank.stderr) == (code, alone.stdout, alone.stderr)
+    assert len(rank.stdout if code == 0 else rank.stderr) > 20
+
+
 def _rank(parent, rank):
     """The process that torchrun started as this rank."""
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -1,14 +1,13 @@
 """Several processes that train one net together, as torchrun starts them: who this one is, and what all agree on."""
 
-import gc
 import inspect
 import json
 import os
-import traceback
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -106,19 +105,25 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if where.type == "cuda" else "gloo", store=fresh, rank=rank, world_size=world)
     try:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
-    except BaseException as error:
-        traceback.clear_frames(error.__traceback__)
-        if not isinstance(error, RuntimeError):
-            raise
+    except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         remedy = "with --max-restarts=N torchrun starts all ranks anew, and they go on from the last state"
         raise RuntimeError(f"rank {ranks.rank} has lost another rank, which may have said why; {remedy}") from error
     finally:
-        # A module that averages gradients holds the group, and with it threads: where these are left when the process
-        # ends, Gloo aborts it, and torchrun takes a run that has finished for one that failed.
-        gc.collect()
         dist.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End a process that was a rank, and at once.
+
+    After DistributedDataParallel threads of Gloo are left (seen with torch 2.13), whatever is destroyed. Where they are
+    at work as Python winds up, the process is aborted, and torchrun takes a run that has finished for one that failed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody may be left to read it
+            stream.flush()
+    os._exit(code)
 
 
 def refuse_several(recipe: str) -> None:
