@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from toys import outcome
 
 from meannet import experiment as experiments
-from meannet import passes, patches
+from meannet import passes, patches, tenviews
 from meannet.config import override
 from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
@@ -205,10 +205,10 @@ def test_joined_groups_are_the_groups():
 
 
 def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch):
-    monkeypatch.setattr(patches, "TESTED_AT_ONCE", 3)
-    monkeypatch.setattr(patches, "TOP", 2)
+    monkeypatch.setattr(tenviews, "AT_ONCE", 3)
+    monkeypatch.setattr(tenviews, "TOP", 2)
     experiment, fleet = made(prepared)
-    found = patches.judge(fleet, prepared, "val", np.arange(7), Ranks(), 1)
+    found = tenviews.judge(fleet, prepared, "val", np.arange(7), Ranks(), 1)
     reader, pixels, net = shards.Reader(prepared.folder, "val"), np.zeros((SIZE, SIZE, 3), np.uint8), fleet.nets[0]
     wrong = beyond = logs = 0
     with torch.no_grad():
@@ -227,7 +227,7 @@ def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch)
 
 
 @pytest.mark.parametrize("recipe", ["imagenet.h_backprop", "imagenet.h_dropout"])
-def test_a_run_leaves_a_whole_folder(recipe, tmp_path):
+def test_a_run_leaves_a_whole_folder(recipe, tmp_path, capsys):
     from meannet.cli import main
 
     result = experiments.run(photographs.toy(recipe), tmp_path / "run", Options(workers=1))
@@ -239,6 +239,11 @@ def test_a_run_leaves_a_whole_folder(recipe, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3] and all("top5_error" in line for line in lines)
     assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "validation errors of 7" in page and "Of 7 validation pictures" in page and "test picture" not in page
+    assert main(["run", "--resume", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "validation errors of 7 (" in printed and "not among its best five for 0 of them" in printed
     again = experiments.resume(tmp_path / "run")
     assert again == json.loads(json.dumps(result))
 
@@ -274,6 +279,14 @@ def test_the_rate_is_searched_for_among_powers_of_ten_and_kept(tmp_path):
     assert one == two
 
 
+def test_the_pace_is_told_once_long_before_the_first_epoch_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "TOLD_AFTER", 3)
+    said = []
+    experiments.run(photographs.toy(), tmp_path / "run", Options(workers=0, say=said.append))
+    (line,) = [line for line in said if "pictures a second: an epoch takes" in line]
+    assert float(line.split()[0].replace(",", "")) > 0
+
+
 @pytest.mark.parametrize("minutes", [1.0, 1e-9])  # the latter saves wherever it may
 def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
     toy = override(photographs.toy(epochs=2), ["optim.lr=1e30", "optim.limit=inf"])
@@ -282,6 +295,22 @@ def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
     assert arm["errors"] == [] and arm["stopped"][0]["epoch"] == 1 and "diverged" in arm["stopped"][0]["why"]
     for path in (tmp_path / "run").glob("*.safetensors"):
         assert all(tensor.isfinite().all() for tensor in load_file(path).values())
+
+
+@pytest.mark.parametrize("name", ["train.npy", "val.npy", "train.mean.npy"])
+def test_labels_or_means_that_changed_are_noticed_before_a_run_begins(name, tmp_path, monkeypatch):
+    shutil.copytree(imagenet.where(), tmp_path / "data" / "imagenet")
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path / "data"))
+    path = tmp_path / "data" / "imagenet" / name
+    content = bytearray(path.read_bytes())
+    content[152] ^= 1  # of an index: a label
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name} is damaged: its checksum is wrong; prepare again"):
+        experiments.run(photographs.toy(), tmp_path / "run")
+    path.unlink()
+    with pytest.raises(DataError, match=rf"{name} cannot be read \(No such file or directory\)"):
+        experiments.run(photographs.toy(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path, monkeypatch):
@@ -320,3 +349,14 @@ def test_real_photographs_go_all_the_way(tmp_path, monkeypatch):
     toy = photographs.toy(epochs=2, size=64)
     result = experiments.run(toy, tmp_path / "run", Options(workers=1))
     assert result["arms"][0]["n_test"] == 40 and len(result["data"]["classes"]) == 40
+
+
+def test_classes_of_the_same_words_are_told_apart(tmp_path, monkeypatch):
+    shutil.copytree(imagenet.where(), tmp_path / "data" / "imagenet")
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path / "data"))
+    path = tmp_path / "data" / "imagenet" / "index.json"
+    document = json.loads(path.read_text())
+    for one, words in zip(document["classes"], ("crane", "dog", "crane"), strict=True):
+        one["words"] = words
+    path.write_text(json.dumps(document))
+    assert patches.open_prepared(held_out=False).classes == ("crane (n01440764)", "dog", "crane (n03028079)")

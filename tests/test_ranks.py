@@ -1,6 +1,5 @@
 """Several processes, started by torchrun, do together what one does alone; one that is killed costs time alone."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,9 @@ from safetensors.torch import load_file
 from toys import outcome, written
 
 from meannet import cli
+from meannet import experiment as experiments
 from meannet.data import imagenet
+from meannet.experiment import Interrupted, Options
 
 HERE = Path(__file__).parent
 
@@ -100,8 +101,18 @@ def test_a_killed_worker_is_started_anew_and_the_run_ends_in_the_same_state(torc
     second = _rank(process.pid, 1)
     os.kill(second, signal.SIGKILL)
     said = done(process)
-    assert "goes on from epoch" in said
+    assert "goes on from epoch" in said and "rank 0 has lost another rank" in said
     assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["show", "imagenet.h_dropout", "--json"], 0), (["show", "no"], 2)])
+def test_a_rank_that_leaves_at_once_loses_neither_what_it_said_nor_its_code(arguments, code):
+    call = [sys.executable, "-m", "meannet", *arguments]
+    environment = os.environ | {"WORLD_SIZE": "2", "RANK": "0", "PYTHONPATH": str(HERE.parent / "src")}
+    rank = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=60)
+    alone = subprocess.run(call, env=environment | {"WORLD_SIZE": "1"}, capture_output=True, text=True, timeout=60)
+    assert (rank.returncode, rank.stdout, rank.stderr) == (code, alone.stdout, alone.stderr)
+    assert len(rank.stdout if code == 0 else rank.stderr) > 20
 
 
 def _rank(parent, rank):
@@ -119,21 +130,43 @@ def _rank(parent, rank):
 
 def test_a_rank_that_was_started_anew_goes_on_with_no_other_run(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MEANNET_DATA", str(folder))
-    toy = photographs.toy(epochs=1)
-    assert cli.main(["run", str(written(toy, tmp_path / "toy.json")), "--out", str(tmp_path / "run")]) == 0
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
-    assert cli.main(["run", str(tmp_path / "toy.json")]) == 2
-    assert "name the run folder" in capsys.readouterr().err
+    toy, out = photographs.toy(epochs=2), tmp_path / "run"
+    with pytest.raises(Interrupted):
+        experiments.run(toy, out, Options(workers=0, device="cpu", stop=lambda: True))
+    for name, value in {"RUN_ID": "some", "RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(f"TORCHELASTIC_{name}", value)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    other = written(photographs.toy(epochs=3), tmp_path / "other.json")
+    for arguments, says in (
+        ([other], "name the run folder"),
+        ([other, "--out", out], "holds another run; choose another --out"),
+    ):
+        assert cli.main(["run", *map(str, arguments)]) == 2
+        assert says in capsys.readouterr().err
+    call = ["run", str(written(toy, tmp_path / "toy.json")), "--out", str(out), "--device", "cpu", "--workers", "0"]
+    assert cli.main(call) == 0
+    assert "goes on from epoch 1 of 2" in capsys.readouterr().out
+    assert cli.main(call) == 0  # a worker that had only to end
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["digits"], "trains in one process"), (["TOY", "--set", "optim.batch=7"], "a multiple of the 2 ranks")],
+    [
+        (["digits"], "trains in one process"),
+        (["TOY", "--set", "optim.batch=7"], "a multiple of the 2 ranks"),
+        (["TOY"], "run is there and not empty"),
+    ],
 )
-def test_what_ranks_cannot_share_is_refused(torchrun, tmp_path, arguments, says):
-    toy = written(photographs.toy(), tmp_path / "toy.json")
+def test_what_ranks_cannot_share_is_refused_by_each_of_them(torchrun, tmp_path, arguments, says):
+    toy, out = written(photographs.toy(), tmp_path / "toy.json"), tmp_path / "run"
+    there = ["mine"] if "not empty" in says else []
+    for name in there:
+        out.mkdir()
+        (out / name).write_text("")
     arguments = [toy if part == "TOY" else part for part in arguments]
-    process = torchrun(2, "-m", "meannet", "run", *arguments, "--out", tmp_path / "run", "--device", "cpu")
+    process = torchrun(2, "-m", "meannet", "run", *arguments, "--out", out, "--device", "cpu")
     said, _ = process.communicate(timeout=120)
-    assert process.returncode != 0 and says in said
-    assert not (tmp_path / "run").exists(), json.dumps(sorted(map(str, tmp_path.iterdir())))
+    lines = [line for line in said.splitlines() if line.startswith("meannet: ")]
+    assert process.returncode != 0 and lines and all(says in line for line in lines), said
+    assert (sorted(path.name for path in out.iterdir()) if out.exists() else []) == there

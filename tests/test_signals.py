@@ -40,6 +40,18 @@ def test_a_signal_saves_says_how_to_go_on_and_loses_nothing(unbroken, tmp_path, 
     assert outcome(tmp_path / "my run") == outcome(unbroken)
 
 
+def test_what_torchrun_passes_on_of_a_signal_is_no_second_one(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    with StopRequest().catching() as stop:
+        assert not stop()
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert stop()
+        stop.at -= 2
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_a_signal_before_the_first_epoch_ends_can_be_resumed(tmp_path, monkeypatch, capsys):
     toy = small("digits", epochs=3, samples=0)
     assert main(["run", str(written(toy, tmp_path / "toy.json")), "--out", str(tmp_path / "unbroken")]) == 0

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
 from meannet import experiment as experiments
-from meannet import outcome, ranks, screen
+from meannet import outcome, ranks, screen, streamed
 from meannet.config import Experiment
 from meannet.device import choose, naming_memory
 from meannet.experiment import Interrupted, Options, Progress
@@ -30,6 +32,7 @@ from meannet.report.written import spread
 from meannet.runlog import RunFolder
 from meannet.speech import scoring
 
+SAME_WISH = 1.0  # seconds
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -91,11 +94,15 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
 
 
 class StopRequest:
-    """A signal, taken as the wish to save and stop; a second one, or one with nothing to save yet, stops at once."""
+    """A signal, taken as the wish to save and stop; a second one, or one with nothing to save yet, stops at once.
+
+    Under torchrun one that follows within a second is the same wish: it passes on what a terminal has sent to all.
+    """
 
     def __init__(self) -> None:
         self.received = 0
         self.training = False
+        self.at = 0.0
 
     def __call__(self) -> bool:
         """What the training loop asks before each update."""
@@ -103,9 +110,11 @@ class StopRequest:
         return bool(self.received)
 
     def note(self, number: int, _: types.FrameType | None) -> None:
-        at_once = self.received or not self.training
-        self.received = self.received or number
-        if at_once:
+        again, now = self.received, time.monotonic()
+        if again and "TORCHELASTIC_RUN_ID" in os.environ and now - self.at < SAME_WISH:
+            return
+        self.received, self.at = again or number, now
+        if again or not self.training:
             raise Interrupted
 
     @contextmanager
@@ -140,6 +149,7 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     held_out = result["data"]["held_out"]
     percent = result["data"].get("percent", False)
     unit = "errors on held-out cases" if held_out and not percent else unit_of(result)
+    unit = unit.replace("test", result["data"].get("judged_on", "test"))
     frames = " frames of held-out speakers" if percent and held_out else " test frames" if percent else ""
     judged = f"{unit} {'on' if percent else 'of'} {result['data']['n_test']:,}{frames}"
     console.print(f"{result['recipe']}: {judged} ({result['seconds']:.0f} s)")
@@ -154,6 +164,10 @@ def tell_result(console: Console, result: dict[str, Any]) -> None:
     for found in result.get("phone_comparisons", ()):
         console.print(_compared(found, " (% phone errors)"))
     for arm in result["arms"]:
+        for beyond in arm["metrics"].get("top5_errors", ()):
+            console.print(
+                f"{arm['net']}: {arm['name']} has the right label not among its best five for {beyond:,} of them"
+            )
         for net in arm["stopped"]:
             layer = f", layer {net['layer']}" if net["layer"] else ""
             console.print(
@@ -270,15 +284,9 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     folder.read("result.json")
     experiment = folder.experiment()
     if experiment.patches is not None:
-        raise ValueError(f"{folder.path} learned from shards; eval samples networks only where cases fit into memory")
-    dataset = experiments.load_cases(experiment, where, screen.console(stderr=True).print)
-    rows = []
-    for lot in lots(experiment, folder):
-        part, cases = lot.experiment, lot.cases(dataset)
-        name = outcome.net_name(part, lot.hidden, cases)
-        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
-            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
-            rows += outcome.sampled_rows(part, fleet, name, cases, options.samples, faults) or ()
+        rows = streamed.evaluate(experiment, folder, options.samples, where)
+    else:
+        rows = _evaluated(experiment, folder, options.samples, where)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
@@ -292,6 +300,17 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
         console.print(sample_table(rows))
     folder.write("eval.json", document)  # after it was shown: the folder may not be one's own
     return 0
+
+
+def _evaluated(experiment: Experiment, folder: RunFolder, samples: int, where: Any) -> list[dict[str, Any]]:
+    dataset, rows = experiments.load_cases(experiment, where, screen.console(stderr=True).print), []
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = outcome.net_name(part, lot.hidden, cases)
+        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, samples, faults) or ()
+    return rows
 
 
 def sample_table(rows: list[dict[str, Any]]) -> Table:

@@ -21,6 +21,7 @@ from meannet.config import none_of
 SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "torch": ".safetensors"}
 FACTS = "meannet.json"  # of a pt2 archive, beside the program
 PROBES = 64  # cases on which what was made is held against the network
+PHOTOGRAPHS = 4  # the same, where a case is a large picture of which ten views are taken
 WORST = 1e-3  # difference, on the scale of the outputs, beyond which nothing is written
 SEED = 2012
 
@@ -108,7 +109,7 @@ def _onnx(network: nn.Module, facts: Mapping[str, Any]) -> tuple[bytes, str]:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs() if not output.name.startswith("label")]
     given = session.run(names, {"inputs": probes.numpy().astype(np.float32)})
-    found = np.concatenate([np.asarray(part).reshape(PROBES, -1) for part in given], 1)
+    found = np.concatenate([np.asarray(part).reshape(len(probes), -1) for part in given], 1)
     return content, f"float32; in ONNX Runtime {onnxruntime.__version__} it {_agreement(network, probes, found)}"
 
 
@@ -117,7 +118,7 @@ def _probes(network: nn.Module, facts: Mapping[str, Any]) -> Tensor:
     scaling = plain.networks(network)[0][0]
     assert isinstance(scaling, plain.Standardise)
     random = torch.Generator().manual_seed(SEED)
-    shape = (PROBES, facts["sizes"][0])
+    shape = (PROBES if facts.get("views", 1) == 1 else PHOTOGRAPHS, facts["sizes"][0])
     if facts["largest"] is not None:
         return torch.rand(shape, generator=random, dtype=torch.float64) * facts["largest"]
     return torch.randn(shape, generator=random, dtype=torch.float64) * scaling.scale + scaling.mean
@@ -134,4 +135,4 @@ def _agreement(network: nn.Module, probes: Tensor, found: Tensor | np.ndarray) -
             "whose values differ by little for their size do not fit into float32: subtract a constant before fitting, "
             "or export to pt2 or torch, which are in float64"
         )
-    return f"agrees with the network to {largest:.1g} in {PROBES} random cases"
+    return f"agrees with the network to {largest:.1g} in {len(probes)} random cases"

@@ -55,10 +55,10 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
     with of_finished(folder):
         tensors, facts = checkpoint.read(path)
     check_settings(facts, experiment, experiment.digest(), path)
-    if experiment.conv is not None:
+    if experiment.conv is not None or experiment.patches is not None:
         if "mean" not in tensors:
             raise ValueError(f"{folder.path} was saved by an earlier version, without its pictures' mean; run it again")
-        return imagefleets.restored(experiment, experiment.conv, hidden, tensors)
+        return imagefleets.restored(experiment, hidden, tensors)
 
     def group(name: str) -> list[torch.Tensor]:
         return [tensors[f"{name}.{k}"] for k in range(len(hidden) + 1)]

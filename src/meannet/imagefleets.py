@@ -1,14 +1,14 @@
-"""Fleets of image nets (G) as an experiment asks for them: new ones for a data set, or those of a saved state."""
+"""Fleets of image nets (G, H) as an experiment asks for them: new ones for a data set, or those of a saved state."""
 
 from collections.abc import Sequence
 
 import torch
 
 from meannet import outcome
-from meannet.config import Conv, Experiment
+from meannet.config import Conv, Experiment, Patches
 from meannet.data import Dataset
 from meannet.nn.convfleet import ConvFleet, conv_fleet, pixel_mean
-from meannet.nn.convnets import Rates, image_net, working_spreads
+from meannet.nn.convnets import Rates, image_net, patch_net, working_spreads
 
 CASES_TO_TRY = 128  # when initial variances are tried
 
@@ -27,12 +27,43 @@ def make(
     return _fleet(experiment, conv, hidden, shape, classes, mean, spreads, where)
 
 
-def restored(experiment: Experiment, conv: Conv, hidden: Sequence[int], tensors: dict[str, torch.Tensor]) -> ConvFleet:
+def of_patches(
+    experiment: Experiment,
+    patches: Patches,
+    classes: int,
+    mean: torch.Tensor,
+    spreads: Sequence[float] | None,
+    where: torch.device | str,
+) -> ConvFleet:
+    """The one net of H that an experiment has, from its seed."""
+    (arm,), (seed,), (hidden,), units = experiment.arms, experiment.seeds, experiment.net.hidden, experiment.net.units
+    return conv_fleet(
+        [patch_net(patches, hidden, classes, units=units, rate=experiment.rates(arm)[1], seed=seed)],
+        [seed],
+        spreads,
+        output_sd=experiment.net.initial_sd,
+        bias=[experiment.initial_bias(arm)],
+        units=units,
+        mean=mean,
+        scale=patches.scale,
+        decays=[(patches.weight_decay, patches.weight_decay)],
+        device=where,
+    )
+
+
+def restored(
+    experiment: Experiment, hidden: Sequence[int], tensors: dict[str, torch.Tensor], where: torch.device | str = "cpu"
+) -> ConvFleet:
     """The fleet whose state these tensors are; the mean of its pictures, (channels, rows, columns), is among them."""
-    channels, rows, columns = tensors["mean"].shape
-    layers = len(conv.banks) + len(conv.local) + len(hidden)
-    classes = tensors[f"biases.{layers}"].shape[1]
-    fleet = _fleet(experiment, conv, hidden, (channels, rows, columns), classes, tensors["mean"], [1.0] * layers, "cpu")
+    mean, conv, patches = tensors["mean"], experiment.conv, experiment.patches
+    last = max(int(name.partition(".")[2]) for name in tensors if name.startswith("biases."))
+    classes = tensors[f"biases.{last}"].shape[1]
+    if patches is not None:
+        fleet = of_patches(experiment, patches, classes, mean, None, where)
+    else:
+        assert conv is not None
+        channels, rows, columns = mean.shape
+        fleet = _fleet(experiment, conv, hidden, (channels, rows, columns), classes, mean, None, where)
     for name, tensor in fleet.state().items():
         tensor.copy_(tensors[name])
     return fleet
@@ -45,7 +76,7 @@ def _fleet(
     shape: tuple[int, int, int],
     classes: int,
     mean: torch.Tensor,
-    spreads: Sequence[float],
+    spreads: Sequence[float] | None,
     where: torch.device | str,
 ) -> ConvFleet:
     pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]

@@ -21,7 +21,7 @@ def model(network: nn.Module, facts: Mapping[str, Any]) -> bytes:
     single: `label` and `probabilities`; several: `label_0`, `probabilities_0`, `label_1`, ...; multilabel: `labels` of
     0 and 1 and `probabilities`; number and numbers: `prediction`, (cases,) or (cases, targets). Labels are the user's.
     """
-    graph = _Graph()
+    graph = _Graph(facts["sizes"][-1])
     networks = plain.networks(network)
     scaled = graph.part(networks[0][0], "inputs")
     outputs = [graph.parts(list(one)[1:], scaled) for one in networks]
@@ -67,7 +67,8 @@ def answers(graph: "_Graph", facts: Mapping[str, Any], outputs: str) -> None:
 class _Graph:
     """Nodes as they are added; values have numbers for names."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
@@ -120,6 +121,16 @@ class _Graph:
         value = self.add("MaxPool" if most else "AveragePool", value, **window)
         return value if most else self.add("Div", value, self.constant(part.inside))
 
+    def views(self, part: plain.Views, value: str) -> str:
+        axes = self.constant(np.array([2, 3]))
+        patches = [
+            self.add("Slice", value, self.constant(np.array(place)), self.constant(np.array(place) + part.size), axes)
+            for place in part.places
+        ]
+        backwards = [self.constant(np.array([number])) for number in (-1, np.iinfo(np.int64).min, 3, -1)]
+        reflected = [self.add("Slice", patch, *backwards) for patch in patches]
+        return self.add("Concat", *patches, *reflected, axis=0)
+
     def mean_field(self, part: plain.MeanField, value: str) -> str:
         below = self.part(part.first, value)
         weight, bias = self.constant(part.second.weight), self.constant(part.second.bias)
@@ -147,8 +158,21 @@ class _Graph:
                 return self.add("Flatten", value)
             case nn.Conv2d():
                 assert part.bias is not None
-                pads = [int(side) for side in part.padding] * 2
-                return self.add("Conv", value, self.constant(part.weight), self.constant(part.bias), pads=pads)
+                steps = {"pads": [int(side) for side in part.padding] * 2, "strides": list(part.stride)}
+                filters = self.constant(part.weight), self.constant(part.bias)
+                return self.add("Conv", value, *filters, group=part.groups, **steps)
+            case plain.Views():
+                return self.views(part, value)
+            case plain.ViewsMean():
+                apart = self.add("Reshape", value, self.constant(np.array([plain.Views.COUNT, -1, self.classes])))
+                return self.add("ReduceMean", apart, axes=[0], keepdims=0)
+            case plain.Channels():
+                return self.add("Gather", value, self.constant(part.order.numpy()), axis=1)
+            case plain.Subsampled():
+                rows = self.add("MatMul", self.constant(part.weight), value)
+                return self.add("MatMul", rows, self.constant(part.weight.T.contiguous()))
+            case plain.Sum():
+                return self.add("Sum", *(self.parts(list(branch.children()), value) for branch in part.branches))
             case plain.Pool():
                 return self.pool(part, value)
             case plain.Norm():

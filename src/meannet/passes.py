@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from meannet import checkpoint, outcome, patches
+from meannet import checkpoint, outcome, patches, tenviews
 from meannet.config import Experiment
 from meannet.core import schedule
 from meannet.core.sgd import step_size
@@ -23,6 +23,7 @@ from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
 from meannet.train import Epoch, Fault, Tally, find_faults
 
+TOLD_AFTER = 100  # updates, of how fast they are
 ASK_EVERY = 10  # updates after which ranks agree on whether to save or to stop
 SAVING_SHARE = 50  # saving takes no more than one of so many seconds
 JUDGED_FOR_A_RATE = 1024  # training cases on which an objective must fall for a learning rate to do
@@ -72,7 +73,8 @@ class Loop:
             "data": self.data.digest,
         }
         if self.ranks.first:
-            checkpoint.save(self.path, self.fleet.state(), facts)
+            # A net is of no use without the mean of its pictures.
+            checkpoint.save(self.path, self.fleet.state() | {"mean": torch.as_tensor(self.fleet.mean)}, facts)
         self.saved, self.saved_at = (self.epoch, self.update), time.perf_counter()
         self.saving = self.saved_at - begun
 
@@ -85,7 +87,7 @@ class Loop:
         facts, tensors = None, {}
         if self.ranks.first and checkpoint.exists(self.path):
             tensors, facts = checkpoint.load(self.path)
-            check_unchanged(facts, self.experiment, self.experiment.digest(), self.path, self.data)  # type: ignore[arg-type]
+            check_unchanged(facts, self.experiment, self.experiment.digest(), self.path, self.data)
             for name, tensor in self.fleet.state().items():
                 tensor.copy_(tensors[name])
         facts = self.ranks.share(facts)
@@ -128,6 +130,8 @@ def train(loop: Loop) -> dict[str, Any] | None:
                 loop.engine.take(pixels, targets, _in_batch(loop, update))
                 loop.engine.update_()
                 loop.update = update + 1
+                if loop.update == first + TOLD_AFTER and start == {"epoch": loop.epoch, "update": first}:
+                    _tell_pace(loop, TOLD_AFTER * optim.batch / (time.perf_counter() - begun))
                 if loop.update % ASK_EVERY == 0 and loop.update < loop.updates and _asked(loop, rate):
                     return None
                 if loop.fault:
@@ -141,6 +145,14 @@ def train(loop: Loop) -> dict[str, Any] | None:
             if _asked(loop, rate, epoch_ended=True):
                 return None
     return judged
+
+
+def _tell_pace(loop: Loop, rate: float) -> None:
+    """Once, since the first epoch may take long: pictures a second, and how long the epochs that are left will take."""
+    cases, optim = loop.data.cases, loop.experiment.optim
+    left = cases * (optim.epochs - loop.epoch) - loop.update * optim.batch
+    each, hours = f"{cases / rate / 60:.1f} min", f"{left / rate / 3600:.1f} h"
+    loop.options.say(f"{rate:,.0f} pictures a second: an epoch takes {each}, all that are left {hours}, without tests")
 
 
 def _failed(loop: Loop, tally: Tally, rate: float, *, collapsed: bool = True) -> bool:
@@ -192,7 +204,7 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
     )
     judged, means = None, {}
     if loop.epoch == experiment.optim.epochs or loop.epoch % experiment.record_every == 0:
-        judged = patches.judge(loop.fleet, data, data.judged, np.arange(data.n_test), loop.ranks, loop.workers)
+        judged = tenviews.judge(loop.fleet, data, data.judged, np.arange(data.n_test), loop.ranks, loop.workers)
         errors = [judged["errors"] / data.n_test]
         means = outcome.arm_means(experiment, errors, set())
         if loop.ranks.first:
@@ -215,7 +227,7 @@ def search_rate(loop: Loop) -> float:
     updates = min(given.search, loop.updates)
 
     def objective() -> float:
-        found = patches.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
+        found = tenviews.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
         return -found["log_probability"]
 
     before = objective()

@@ -1,10 +1,11 @@
-"""Learning from random patches of pictures in shards, and testing on ten views (H), by one process or several.
+"""Learning from random patches of pictures in shards (H), by one process or several.
 
 Cases, patches and masks are functions of the seed, the epoch and the place in it. Where several processes share a
 mini-batch, each has a run of its places, so that all together do what one alone would.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,20 +17,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meannet import imagefleets
 from meannet.config import Experiment
 from meannet.core import philox
 from meannet.data import imagenet, shards
 from meannet.data.stream import Stream
 from meannet.images import Learner
-from meannet.nn.convfleet import ConvFleet, conv_fleet
-from meannet.nn.convnets import ConvNet, patch_net, working_spreads
+from meannet.nn.convfleet import ConvFleet
+from meannet.nn.convnets import patch_net, working_spreads
 from meannet.ranks import Ranks, averaging
 from meannet.train import Tally
-from meannet.views import centred_views, ten_views
+from meannet.views import centred_views
 
 CASES_TO_TRY = 128  # when initial variances are tried
-TESTED_AT_ONCE = 64  # pictures; ten views each
-TOP = 5
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,12 @@ def open_prepared(*, held_out: bool) -> Prepared:
     document = shards.read_index(folder)
     parts = document["parts"]
     judged = "test" if "test" in parts and not held_out else "val"
-    name = folder / parts["train"]["mean"]["name"]
-    try:
-        mean = torch.from_numpy(np.load(name, allow_pickle=False)).permute(2, 0, 1).contiguous()
-    except (OSError, ValueError) as error:
-        raise shards.DataError(f"{name} cannot be read ({error}); {shards.REMEDY}") from None
+    for part in ("train", judged):  # now, and not where the first test is due, hours later
+        shards.read_array(folder, parts[part]["index"])
+    mean = torch.from_numpy(shards.read_array(folder, parts["train"]["mean"])).permute(2, 0, 1).contiguous()
     return Prepared(
         folder=folder,
-        classes=tuple(one["words"] for one in document["classes"]),
+        classes=_names(document["classes"]),
         size=document["size"],
         cases=parts["train"]["cases"],
         judged=judged,
@@ -70,35 +68,28 @@ def open_prepared(*, held_out: bool) -> Prepared:
     )
 
 
+def _names(classes: Sequence[dict[str, str]]) -> tuple[str, ...]:
+    """What each class is called; of those that share their words, as a bird and a machine do, with its id."""
+    counts = Counter(one["words"] for one in classes)
+    return tuple(one["words"] if counts[one["words"]] == 1 else f"{one['words']} ({one['id']})" for one in classes)
+
+
 def make_fleet(experiment: Experiment, data: Prepared, where: torch.device) -> ConvFleet:
     """The one net of the experiment, from its seed; variances are tried on the first pictures of the first epoch."""
-    patches, (arm,), (seed,), (hidden,) = experiment.patches, experiment.arms, experiment.seeds, experiment.net.hidden
+    patches, (seed,), (hidden,) = experiment.patches, experiment.seeds, experiment.net.hidden
     assert patches is not None
     if patches.size > data.size:
         raise ValueError(f"patches.size must be at most the {data.size} pixels of a picture, not {patches.size}")
-
-    def net(rate: float) -> ConvNet:
-        return patch_net(patches, hidden, len(data.classes), units=experiment.net.units, rate=rate, seed=seed)
 
     spreads = patches.initial_sd
     if not spreads:
         few = order(seed, 0, data.cases)[:CASES_TO_TRY]
         with Stream(data.folder, "train", len(few), 0) as stream:
-            (pixels,) = (_images(found).clone() for found in stream.batches([few]))
+            (pixels,) = (as_images(found).clone() for found in stream.batches([few]))
         views = centred_views(pixels, data.mean, seed, 0, patches.size) * patches.scale
-        spreads = working_spreads(net(0.0), views, max(experiment.net.initial_bias, 0.5))
-    return conv_fleet(
-        [net(experiment.rates(arm)[1])],
-        [seed],
-        spreads,
-        output_sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm)],
-        units=experiment.net.units,
-        mean=data.mean,
-        scale=patches.scale,
-        decays=[(patches.weight_decay, patches.weight_decay)],
-        device=where,
-    )
+        net = patch_net(patches, hidden, len(data.classes), units=experiment.net.units, seed=seed)
+        spreads = working_spreads(net, views, max(experiment.net.initial_bias, 0.5))
+    return imagefleets.of_patches(experiment, patches, len(data.classes), data.mean, spreads, where)
 
 
 def order(seed: int, epoch: int, cases: int) -> np.ndarray:
@@ -188,7 +179,7 @@ class Plain:
     def take(self, pixels: np.ndarray, targets: np.ndarray, cases: int) -> None:
         """This rank's share of a mini-batch of `cases` in all; what it lacks to a full share counts nothing."""
         own = len(targets)
-        self.images[:own].copy_(_images(pixels))
+        self.images[:own].copy_(as_images(pixels))
         self.targets[:own].copy_(torch.from_numpy(np.ascontiguousarray(targets)))
         self.weigh(own, cases)
 
@@ -228,38 +219,7 @@ class Plain:
         return Tally(**found)
 
 
-@torch.no_grad()
-def judge(
-    fleet: ConvFleet, data: Prepared, part: str, cases: np.ndarray, ranks: Ranks, workers: int, *, views: int = 10
-) -> dict[str, float]:
-    """Errors, cases whose label is not among the best five, and log probability, of the mean network's average views.
-
-    With one view it is the centre. Ranks share the cases.
-    """
-    net, own = fleet.nets[0].eval(), cases[ranks.rank :: ranks.world]
-    total = torch.zeros(3, dtype=torch.float64, device=fleet.device)
-    with Stream(data.folder, part, TESTED_AT_ONCE, workers) as stream:
-        blocks = [own[first : first + TESTED_AT_ONCE] for first in range(0, len(own), TESTED_AT_ONCE)]
-        for pixels, labels in batches(stream, blocks):
-            found, right = averaged(net, fleet, _images(pixels), views), torch.from_numpy(labels).to(fleet.device)
-            best = found.topk(min(TOP, found.shape[1]), dim=1).indices
-            total[0] += (best[:, 0] != right).sum()
-            total[1] += (best != right[:, None]).all(1).sum()
-            total[2] += found.gather(1, right[:, None]).double().log().sum()
-    ranks.total_(total)
-    wrong, beyond, log_probability = total.tolist()
-    return {"errors": int(wrong), "top5_errors": int(beyond), "log_probability": log_probability / len(cases)}
-
-
-def averaged(net: ConvNet, fleet: ConvFleet, images: Tensor, views: int = 10) -> Tensor:
-    """Probabilities, (cases, classes), averaged over ten views of each picture, or of its centre alone."""
-    size = net.shape[1]
-    centred = (images.to(fleet.device).float() - fleet.mean) * fleet.scale
-    seen = ten_views(centred, size)[:, :views].flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    return net(seen).softmax(-1).unflatten(0, (len(images), -1)).mean(1)
-
-
-def _images(pixels: np.ndarray) -> Tensor:
+def as_images(pixels: np.ndarray) -> Tensor:
     """(cases, 3, rows, columns), channels last in memory."""
     return torch.from_numpy(pixels).permute(0, 3, 1, 2)
 

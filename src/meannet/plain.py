@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 FARTHEST = 1e9  # so that no square overflows
 LEAST = -3e38  # smaller than any activity
+CASES_AT_ONCE = 16
 
 
 class Standardise(nn.Module):
@@ -109,6 +110,66 @@ class Norm(nn.Module):
         return x * (1 + F.conv2d(x * x, self.adjacent[:, :, None, None])).pow(-self.beta)
 
 
+class Views(nn.Module):
+    """Maps to ten patches of them, the centre, the corners and their reflections; (10 cases, …), view after view."""
+
+    COUNT = 10
+
+    def __init__(self, size: int, rows: int, columns: int):
+        super().__init__()
+        low, wide = rows - size, columns - size
+        self.size, self.places = size, [(low // 2, wide // 2), (0, 0), (0, wide), (low, 0), (low, wide)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = [x[:, :, top : top + self.size, left : left + self.size] for top, left in self.places]
+        return torch.cat([*patches, *(patch.flip(-1) for patch in patches)])
+
+
+class ViewsMean(nn.Module):
+    """The mean over each case's views."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, (Views.COUNT, -1)).mean(0)
+
+
+class Channels(nn.Module):
+    """Channels in another order, which groups of filters read one after another."""
+
+    order: Tensor
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.register_buffer("order", torch.empty(channels, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.index_select(1, self.order)
+
+
+class Subsampled(nn.Module):
+    """Square maps blurred and made smaller: `weight`, (places, pixels), has each pixel's share in a place of a side."""
+
+    weight: Tensor
+
+    def __init__(self, places: int, pixels: int):
+        super().__init__()
+        self.register_buffer("weight", torch.empty(places, pixels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight @ x @ self.weight.T
+
+
+class Sum(nn.Module):
+    """What several sequences of parts make of the same maps, added up."""
+
+    def __init__(self, branches: Sequence[nn.Module]):
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, *others = (branch(x) for branch in self.branches)
+        return sum(others, first)
+
+
 class Softmaxes(nn.Module):
     """Several softmaxes side by side."""
 
@@ -182,7 +243,8 @@ def _unfilled(facts: Mapping[str, Any]) -> nn.Sequential:
     with torch.device("meta"):
         parts: list[nn.Module] = [Standardise(torch.empty(sizes[0]), torch.empty(sizes[0]), facts["reach"])]
         if facts.get("layers"):
-            return nn.Sequential(*parts, *(_image_part(one, facts) for one in facts["layers"]), nn.Softmax(-1))
+            last = [nn.Softmax(-1), ViewsMean()] if facts["views"] > 1 else [nn.Softmax(-1)]
+            return nn.Sequential(*parts, *(_image_part(one, facts) for one in facts["layers"]), *last)
         if facts.get("sweeps"):
             parts.append(MeanField(*sizes[:3], sweeps=facts["sweeps"]))
             sizes[0] += sizes[2]
@@ -204,8 +266,16 @@ def _image_part(one: Sequence[Any], facts: Mapping[str, Any]) -> nn.Module:
     match one:
         case ["maps", channels, rows, columns]:
             return nn.Unflatten(1, (channels, rows, columns))
-        case ["conv", channels, banks, size]:
-            return nn.Conv2d(channels, banks, size, padding=size // 2)
+        case ["views", size, rows, columns]:
+            return Views(size, rows, columns)
+        case ["conv", channels, banks, size, stride, padding, groups]:
+            return nn.Conv2d(channels, banks, size, stride=stride, padding=padding, groups=groups)
+        case ["channels", channels]:
+            return Channels(channels)
+        case ["subsampled", places, pixels]:
+            return Subsampled(places, pixels)
+        case ["sum", *branches]:
+            return Sum([nn.Sequential(*(_image_part(part, facts) for part in branch)) for branch in branches])
         case ["units"]:
             return nn.Sigmoid() if facts["units"] == "logistic" else nn.ReLU()
         case ["pool", kind, _, size, rows, columns, stride]:
@@ -224,7 +294,8 @@ def main() -> None:
         sys.exit(f"usage: python {sys.argv[0]} cases.npy")
     made, facts = load()
     cases = np.load(sys.argv[1], allow_pickle=False)
-    outputs = made(torch.from_numpy(cases.reshape(len(cases), -1)))
+    blocks = torch.from_numpy(cases.reshape(len(cases), -1)).split(CASES_AT_ONCE)
+    outputs = torch.cat([made(block) for block in blocks])
     for answer, row in zip(answers(facts, outputs), outputs.tolist(), strict=True):
         print(*(answer if isinstance(answer, list) else [answer]), *row, sep=",")
 

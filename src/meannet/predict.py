@@ -19,6 +19,7 @@ from meannet.estimators.cases import chunks
 from meannet.trained import Choice, Trained, open_trained
 
 FORMS = (".csv", ".json")
+BEST = 5  # labels of a photograph, of a thousand
 
 
 def predict_and_tell(options: argparse.Namespace) -> int:
@@ -32,7 +33,14 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         export.check_target(out, force=options.force)
     trained = _trained(options)
     facts = trained.facts
-    wanted = files.Wanted(facts["sizes"][0], facts["image"], facts["names"], facts["largest"], facts.get("channels", 1))
+    wanted = files.Wanted(
+        facts["sizes"][0],
+        facts["image"],
+        facts["names"],
+        facts["largest"],
+        facts.get("channels", 1),
+        squeezed=facts.get("views", 1) > 1,
+    )
     cases, inputs = files.read([Path(path) for path in options.files], wanted, _say)
     outputs = _outputs(trained, inputs)
     as_json = options.json or (out is not None and out.suffix == ".json")
@@ -65,21 +73,37 @@ def _say(line: str) -> None:
 
 
 @torch.no_grad()
-def _outputs(trained: Trained, inputs: np.ndarray) -> torch.Tensor:
+def _outputs(trained: Trained, inputs: np.ndarray | files.Pictures) -> torch.Tensor:
     parts = chunks(inputs, max(trained.facts["sizes"]))
     return torch.cat([trained.network(torch.from_numpy(part)) for part in parts])
 
 
 def _csv(facts: dict[str, Any], cases: Sequence[int | str], outputs: torch.Tensor) -> str:
-    """A line a case: its number or name, what it is taken for, and each probability."""
+    """A line a case: its number or name, what it is taken for, and each probability; of photographs the best five."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    if facts.get("views", 1) > 1:
+        more = [name for place in range(2, BEST + 1) for name in (f"label_{place}", f"p_{place}")]
+        writer.writerow(["case", "label", "p", *more])
+        for case, best in zip(cases, _best(facts, outputs), strict=True):
+            given = [cell for one in best for cell in (one["label"], f"{one['probability']:.6g}")]
+            writer.writerow([case, *given, *[""] * (2 * (BEST - len(best)))])
+        return text.getvalue()
     answer, probabilities = _columns(facts)
     writer.writerow(["case", *answer, *probabilities])
     for case, found, row in zip(cases, plain.answers(facts, outputs), outputs.tolist(), strict=True):
         given = [f"{value:.6g}" for value in row] if probabilities else []
         writer.writerow([case, *(found if isinstance(found, list) else [found]), *given])
     return text.getvalue()
+
+
+def _best(facts: dict[str, Any], outputs: torch.Tensor) -> list[list[dict[str, Any]]]:
+    """The five best labels of each case, or as many as there are."""
+    found, (classes,) = outputs.topk(min(BEST, outputs.shape[1])), facts["classes"]
+    return [
+        [{"label": classes[label], "probability": p} for label, p in zip(labels, values, strict=True)]
+        for labels, values in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    ]
 
 
 def _columns(facts: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -99,7 +123,10 @@ def _columns(facts: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _json(facts: dict[str, Any], cases: Sequence[int | str], outputs: torch.Tensor) -> str:
-    """The net, its classes, and for each case `label` or `labels` and `probabilities`, or `prediction`."""
+    """The net, its classes, and for each case `label` or `labels` and `probabilities`, or `prediction`.
+
+    For photographs also `best`, five labels with their probabilities.
+    """
     kind = facts["answers"]
     key = {"single": "label", "several": "labels", "multilabel": "labels"}.get(kind, "prediction")
     if kind == "several":
@@ -110,5 +137,7 @@ def _json(facts: dict[str, Any], cases: Sequence[int | str], outputs: torch.Tens
     rows = []
     for case, found, row in zip(cases, plain.answers(facts, outputs), given, strict=True):
         rows.append({"case": case, key: found} | ({"probabilities": row} if key != "prediction" else {}))
+    if facts.get("views", 1) > 1:
+        rows = [row | {"best": best} for row, best in zip(rows, _best(facts, outputs), strict=True)]
     classes = facts["classes"] if kind == "several" or facts["classes"] is None else facts["classes"][0]
     return json.dumps({"net": facts["of"], "classes": classes, "cases": rows}) + "\n"

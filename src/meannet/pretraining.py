@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from meannet.pretrain.stack import Done, Stack, new_stack, samples
 from meannet.pretrain.stages import pretrain
 from meannet.pretrain.unrolled import layers
 from meannet.runlog import RunFolder
+
+if TYPE_CHECKING:
+    from meannet.patches import Prepared
 
 NOT_DECIDING = ("record_every", "samples")
 
@@ -165,7 +168,9 @@ def summary(folder: RunFolder) -> list[dict[str, Any]]:
     return [one | {"seeds": list(one["values"]), "values": list(one["values"].values())} for one in found.values()]
 
 
-def check_unchanged(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: Dataset) -> None:
+def check_unchanged(
+    facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: "Dataset | Prepared"
+) -> None:
     """Refuse a state that was saved with other settings or data, naming what changed."""
     check_settings(facts, experiment, digest, path)
     if facts["data"] != dataset.digest:

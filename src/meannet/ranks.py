@@ -3,10 +3,11 @@
 import inspect
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -91,7 +92,7 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     """The ranks, able to reach each other until the end of the block: by NCCL on GPUs, else by Gloo."""
     ranks = named()
     if ranks.world == 1:
-        yield Ranks(device=where)
+        yield Ranks(restarts=ranks.restarts, device=where)
         return
     if where.type == "cuda":
         if ranks.local >= torch.cuda.device_count():
@@ -104,8 +105,25 @@ def joined(where: torch.device) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if where.type == "cuda" else "gloo", store=fresh, rank=rank, world_size=world)
     try:
         yield Ranks(ranks.rank, ranks.world, ranks.local, ranks.restarts, where)
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        remedy = "with --max-restarts=N torchrun starts all ranks anew, and they go on from the last state"
+        raise RuntimeError(f"rank {ranks.rank} has lost another rank, which may have said why; {remedy}") from error
     finally:
         dist.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End a process that was a rank, and at once.
+
+    After DistributedDataParallel threads of Gloo are left (seen with torch 2.13), whatever is destroyed. Where they are
+    at work as Python winds up, the process is aborted, and torchrun takes a run that has finished for one that failed.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody may be left to read it
+            stream.flush()
+    os._exit(code)
 
 
 def refuse_several(recipe: str) -> None:

@@ -14,24 +14,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from meannet import checkpoint, device, examples, outcome, patches
+from meannet import checkpoint, device, examples, imagefleets, outcome, patches, tenviews
 from meannet.config import Experiment, to_json
 from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
+from meannet.evaluate import sample_counts
+from meannet.fleets import of_finished
 from meannet.nn.convfleet import ConvFleet
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
-from meannet.ranks import Ranks, joined
-from meannet.runlog import RunFolder
+from meannet.pretraining import check_unchanged
+from meannet.ranks import Ranks, joined, named
+from meannet.runlog import RunFolder, check_free
 
 
 def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, Any]:
     """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
-    where = device.choose(options.device)
+    where, one, wanted = device.choose(options.device), named(), _of(experiment, path)
+    # Before ranks wait for each other: what is refused here every one of them refuses, and none is left alone.
+    prepared = patches.open_prepared(held_out=wanted.data.held_out)
+    if experiment is not None and not one.restarts:
+        check_free(path)
+    if wanted.optim.batch % one.world:
+        raise ValueError(f"optim.batch must be a multiple of the {one.world} ranks, not {wanted.optim.batch}")
     with joined(where) as all_ranks:
         where, folder, made = all_ranks.device, RunFolder(path), False
-        prepared = patches.open_prepared(held_out=_of(experiment, path).data.held_out)
         if all_ranks.first and experiment is not None:
             if all_ranks.restarts and (path / "experiment.json").exists():
                 _check_same(experiment, folder)
@@ -41,7 +49,7 @@ def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, 
             return folder.found() if all_ranks.first else {}
         try:
             with folder.locked() if all_ranks.first else nullcontext():
-                return run(_of(experiment, path), folder, prepared, where, options, all_ranks)
+                return run(wanted, folder, prepared, where, options, all_ranks)
         except (ValueError, RuntimeError):
             if made:
                 folder.discard_untrained()
@@ -70,8 +78,6 @@ def run(
     if ranks.first and checkpoint.exists(path):
         before = folder.forget_after({(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]})
     clock = time.perf_counter()
-    if experiment.optim.batch % ranks.world:
-        raise ValueError(f"optim.batch must be a multiple of the {ranks.world} ranks, not {experiment.optim.batch}")
     with device.naming_memory(where, name):
         fleet = patches.make_fleet(experiment, data, where)
         (arm,) = experiment.arms
@@ -102,7 +108,7 @@ def run(
         if judged is None:
             raise Interrupted
         if judged == {} and loop.fault is None:
-            judged = patches.judge(fleet, data, data.judged, np.arange(data.n_test), ranks, workers)
+            judged = tenviews.judge(fleet, data, data.judged, np.arange(data.n_test), ranks, workers)
         if not ranks.first:
             return {}
         if loop.fault is None:
@@ -110,6 +116,30 @@ def run(
         result = _result(loop, judged, where)
         folder.write("result.json", result)
         return result
+
+
+def evaluate(
+    experiment: Experiment, folder: RunFolder, samples: int, where: torch.device, workers: int | None = None
+) -> list[dict[str, Any]]:
+    """The mean network beside means of sampled networks, on ten views of each picture; nothing where it was stopped."""
+    result, data, counts = (
+        folder.found(),
+        patches.open_prepared(held_out=experiment.data.held_out),
+        sample_counts(samples),
+    )
+    (arm,), (seed,), path = experiment.arms, experiment.seeds, folder.state(experiment.net.hidden[0], 1)
+    if result["arms"][0]["stopped"]:
+        return []
+    with of_finished(folder):
+        tensors, facts = checkpoint.read(path)
+    check_unchanged(facts, experiment, experiment.digest(), path, data)
+    name = net_name(experiment, data)
+    with device.naming_memory(where, name):
+        fleet = imagefleets.restored(experiment, experiment.net.hidden[0], tensors | {"mean": data.mean}, where)
+        cases = np.arange(data.n_test)
+        found = tenviews.sampled(fleet, data, data.judged, cases, cores() if workers is None else workers, counts)
+    about = {"net": name, "arm": arm.name, "seed": seed, "n_test": data.n_test, "views": 10, "counts": counts}
+    return [about | found]
 
 
 def make_engine(fleet: ConvFleet, batch: int, limit: float, ranks: Ranks, path: str) -> Any:
@@ -195,7 +225,7 @@ def _examples(loop: Loop) -> dict[str, Any]:
         with Stream(data.folder, data.judged, len(cases), 0) as stream:
             (pixels,) = (torch.from_numpy(found.copy()) for found in stream.batches([cases]))
             shown = [examples.jpeg(stream.reader.jpeg(int(case))) for case in cases]
-        found = patches.averaged(fleet.nets[0].eval(), fleet, pixels.permute(0, 3, 1, 2))
+        found = tenviews.averaged(fleet.nets[0].eval(), fleet, pixels.permute(0, 3, 1, 2))
         return shown, found.double().cpu().numpy()
 
     (arm,), (seed,) = loop.experiment.arms, loop.experiment.seeds

@@ -91,12 +91,10 @@ class Picked:
 def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cpu") -> Picked:
     """The nets of one architecture and arm that were chosen, or that are chosen by themselves, on a device."""
     result, experiment = folder.found(), folder.experiment()
-    if experiment.patches is not None:
-        raise ValueError(f"{folder.path} holds a net of H, which predict and export do not take; cifar10's they do")
     try:
         arm, why = _arm(folder, experiment, result, choice)
         seeds = _seeds(arm, choice.seed)
-        cases = f"{'held-out' if result['data']['held_out'] else 'test'} cases"
+        cases = f"{'held-out' if result['data']['held_out'] else result['data'].get('judged_on', 'test')} cases"
         errors = statistics.fmean(arm["errors"][arm["seeds"].index(seed)] for seed in seeds)
         percent = result["data"].get("percent", False)
     except (KeyError, TypeError, IndexError) as error:

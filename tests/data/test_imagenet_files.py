@@ -111,6 +111,59 @@ def test_what_is_prepared_is_left_alone_and_a_shard_that_went_away_made_anew(fol
     assert {name for name in made if made[name] != again[name]} == {"train-00001.tar"}
 
 
+def test_an_index_that_is_damaged_is_made_anew_and_another_set_refused(folders, tmp_path):
+    out = tmp_path / "out"
+    first = prepare(folders, out)
+    (out / "index.json").write_text('{"format"')
+    assert prepare(folders, out) == first
+    (folders / "train" / photographs.IDS[0] / "another.JPEG").write_bytes(photographs.picture(7))
+    with pytest.raises(DataError, match="holds another prepared set"):
+        prepare(folders, out)
+
+
+def test_files_of_every_kind_are_read_or_left_out_with_a_reason_that_does_not_change(folders, tmp_path):
+    where = folders / "train" / photographs.IDS[0]
+    grey = np.full((50, 60), 100 * 257, np.uint16)
+    Image.fromarray(grey).save(where / "deep.png")
+    (where / "empty.JPEG").write_bytes(b"")
+    (where / "text.JPEG").write_text("not a picture")
+    (where / "._deep.png").write_bytes(b"what macOS keeps beside files")
+    (where / "folder.JPEG").mkdir()
+    (where / "Ä b\n.JPEG").write_bytes(photographs.picture(8))
+    with open(os.fsencode(where) + b"/raw\xff.JPEG", "wb") as file:  # noqa: PTH123, no Path has such a name
+        file.write(photographs.picture(9))
+    about = prepare(folders, tmp_path / "out")["parts"]["train"]
+    assert about["counts"] == {"pictures": 41, "colour": 19, "greyscale": 9, "cmyk": 9, "other": 1, "corrupt": 3}
+    assert {"empty.JPEG: an empty file", "text.JPEG: neither a JPEG nor a PNG"} < set(about["corrupt"])
+    each = [json.loads((tmp_path / "out" / f"train-0000{k}.json").read_text()) for k in range(2)]
+    names = each[0]["names"] + each[1]["names"]
+    assert {"Ä b\n.JPEG", "raw\\xff.JPEG", "deep.png"} < set(names)
+    reader, pixels = shards.Reader(tmp_path / "out", "train"), np.zeros((48, 48, 3), np.uint8)
+    reader.pixels(names.index("deep.png"), pixels)
+    assert np.abs(pixels.astype(int) - 100).max() <= 1
+
+
+def test_pictures_that_would_count_twice_are_refused(folders, tmp_path):
+    wnid = photographs.IDS[0]
+    (folders / "train" / f"{wnid}.tar").write_bytes(photographs.tar(photographs.training()[wnid]))
+    with pytest.raises(DataError, match=rf"class {wnid} has two pictures named .*JPEG and .*{wnid}\.tar; remove one"):
+        ilsvrc.find(folders, quiet)
+
+
+def test_an_interrupt_leaves_whole_shards_and_says_how_to_go_on(tmp_path):
+    source, out = photographs.as_folders(tmp_path / "source", count=60), tmp_path / "data" / "imagenet"
+    code = "import sys; from meannet import cli; from meannet.data import imagenet; "
+    code += "imagenet.prepare.__kwdefaults__['cases'] = 10; sys.exit(cli.main(sys.argv[1:]))"
+    call = [sys.executable, "-c", code, "data", "prepare", "imagenet", source, "--workers", "1"]
+    environment = os.environ | {"MEANNET_DATA": str(tmp_path / "data")}
+    process = subprocess.Popen(call, env=environment, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and len(list(out.glob("*.tar"))) < 2:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert "stopped; whole shards stay. Go on with the same command" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and list(out.glob(".*.tmp")) == [] and not (out / "index.json").exists()
+
+
 def test_a_full_disk_leaves_whole_shards_and_one_line(folders, tmp_path):
     out = tmp_path / "out"
     with no_file_above(9000), pytest.raises(OSError, match="File too large") as caught:
@@ -186,6 +239,8 @@ def test_the_command_prepares_lists_checks_and_refuses(folders, tmp_path, monkey
     for wrong, says in (
         (["prepare", "mnist", "x"], "only imagenet is prepared"),
         (["prepare", "imagenet"], "name the folder"),
+        (["prepare"], "only imagenet is prepared"),
+        (["prepare", "imagenet", "x", "--force"], "--force is for `meannet data fetch`"),
         (["check", "imagenet", "x"], "is for `meannet data prepare`"),
     ):
         assert cli.main(["data", *wrong]) == 2

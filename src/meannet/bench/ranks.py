@@ -111,7 +111,7 @@ def _started(world: int, size: Size) -> dict[str, list[float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    code = "from meannet.bench.ranks import work; work()"
+    code = "from meannet.bench.ranks import work; from meannet.ranks import leave; work(); leave(0)"
     processes = []
     try:
         for rank in range(world):

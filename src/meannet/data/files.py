@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meannet.data import pictures
+
 PICTURES = (".png", ".bmp", ".gif", ".jpg", ".jpeg", ".pgm", ".pnm", ".tif", ".tiff", ".webp")
 TABLES = (".npy", ".csv")
 DEEP = "I;16"  # Pillow's name for 16-bit grey
@@ -27,13 +29,31 @@ class Wanted(NamedTuple):
     names: list[str] | None  # of the columns
     largest: float | None  # value of a pixel; the least is 0
     channels: int = 1  # three for colour, red first
+    squeezed: bool = False  # whether photographs of any size are prepared as those of a data set in shards were
 
     def __str__(self) -> str:
         colour = " in colour" * (self.channels > 1)
         return f"{self.inputs} inputs" + (f", {self.image[0]} x {self.image[1]} pixels{colour}" if self.image else "")
 
 
-def read(paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]) -> tuple[list[int] | list[str], np.ndarray]:
+class Pictures:
+    """Pictures as inputs, (cases, inputs), which are read as they are asked for."""
+
+    def __init__(self, paths: Sequence[Path], wanted: Wanted):
+        self.paths, self.wanted, self.shape = paths, wanted, (len(paths), wanted.inputs)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        wanted = self.wanted
+        assert wanted.image is not None and wanted.largest is not None
+        one = _squeezed if wanted.squeezed else _picture
+        return (
+            np.stack([one(path, wanted.image, wanted.channels).ravel() for path in self.paths[some]]) * wanted.largest
+        )
+
+
+def read(
+    paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]
+) -> tuple[list[int] | list[str], np.ndarray | Pictures]:
     """Numbers of the rows or names of the pictures, and inputs (cases, inputs), all finite."""
     for path in paths:
         if not path.exists():
@@ -45,18 +65,18 @@ def read(paths: Sequence[Path], wanted: Wanted, say: Callable[[str], None]) -> t
             raise ValueError(f"{path} holds no cases")
         _check_values(path, found, wanted)
         return list(range(len(found))), found
-    pictures = _in_folder(paths[0], say) if len(paths) == 1 and paths[0].is_dir() else list(paths)
-    for path in pictures:
+    shown = _in_folder(paths[0], say) if len(paths) == 1 and paths[0].is_dir() else list(paths)
+    for path in shown:
         if path.suffix.lower() == ".wav":
             raise ValueError(f"{path} is a recording; `meannet speech decode` takes these, and runs on speech")
         if path.is_dir() or path.suffix.lower() not in PICTURES:
             one = f"one table ({' or '.join(TABLES)}), pictures ({' '.join(PICTURES)}) or one folder of them"
             raise ValueError(f"{path} cannot be read here; give {one}")
     if wanted.image is None or wanted.largest is None:
-        raise ValueError(f"{pictures[0]} is a picture; this net takes tables of {wanted.inputs} columns")
-    names = [path.name if len({p.parent for p in pictures}) == 1 else str(path) for path in pictures]
-    found = [_picture(path, wanted.image, wanted.channels).ravel() for path in pictures]
-    return names, np.stack(found) * wanted.largest
+        raise ValueError(f"{shown[0]} is a picture; this net takes tables of {wanted.inputs} columns")
+    together = len({path.parent for path in shown}) == 1
+    names = [path.name if together else str(path) for path in shown]
+    return names, Pictures(shown, wanted)
 
 
 def _in_folder(folder: Path, say: Callable[[str], None]) -> list[Path]:
@@ -187,6 +207,17 @@ def _picture(path: Path, size: tuple[int, int], channels: int) -> np.ndarray:
     if (red != green).any() or (red != blue).any():
         raise ValueError(f"{path} is in colour; save it in grey first")
     return np.asarray(red, np.float64) / 255
+
+
+def _squeezed(path: Path, size: tuple[int, int], channels: int) -> np.ndarray:
+    """Red, green and blue from 0 to 1, of a photograph that was prepared as data/imagenet.py prepares them."""
+    assert size[0] == size[1] and channels == 3
+    pixels = np.empty((*size, channels), np.uint8)
+    try:
+        pictures.decode(pictures.resized(path.read_bytes(), size[0])[0], pixels)
+    except pictures.Corrupt as error:
+        raise ValueError(f"{path} cannot be read as a picture: {error}") from None
+    return pixels.transpose(2, 0, 1) / 255
 
 
 def _problem(image: Any, size: tuple[int, int]) -> str:

@@ -7,9 +7,12 @@ development kit. Nothing is unpacked: a picture is a place in a file.
 
 import io
 import re
+import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -47,6 +50,7 @@ def find(where: Path, say: Callable[[str], None]) -> Source:
         raise DataError(f"{where} is no folder; name the one that holds ILSVRC's folders or tar files")
     say(f"looking for pictures in {where}")
     train = list(_training(where))
+    _refuse_twice(train)
     classes = sorted({wnid for wnid, _ in train})
     label = {wnid: number for number, wnid in enumerate(classes)}
     kit = _kit(where)
@@ -80,6 +84,17 @@ def _training(where: Path) -> Iterator[tuple[str, Item]]:
         return
     there = ", ".join(sorted(path.name for path in where.iterdir())[:6]) or "nothing"
     raise DataError(f"{where} has neither train/ with a folder for each class nor {TARS['train'][0]}; it has {there}")
+
+
+def _refuse_twice(train: list[tuple[str, Item]]) -> None:
+    """Such as a class that was unpacked beside its tar file: everything in it would count twice."""
+    for wnid, same in groupby(train, key=itemgetter(0)):
+        seen: dict[str, str] = {}
+        for _, item in same:
+            if item.name in seen:
+                places = " and ".join(dict.fromkeys((seen[item.name], item.file)))
+                raise DataError(f"class {wnid} has two pictures named {item.name}, in {places}; remove one of them")
+            seen[item.name] = item.file
 
 
 def _by_class(folder: Path) -> Iterator[tuple[str, Item]]:
@@ -134,15 +149,25 @@ def _known(wnid: str, label: dict[str, int], path: Path) -> int:
 
 def _pictures_under(folder: Path) -> Iterator[Item]:
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in PICTURE:
-            yield Item(str(path), 0, path.stat().st_size, path.name, -1)
+        if _is_picture(path.name) and not stat.S_ISDIR((found := path.stat()).st_mode):
+            yield Item(str(path), 0, found.st_size, _shown(path.name), -1)
 
 
 def _pictures_in(path: Path, stream: BinaryIO, first: int, size: int) -> Iterator[Item]:
     """Pictures of a tar file that begins at byte `first` of another."""
     for name, offset, length in _members(path, _Part(stream, first, size)):
-        if Path(name).suffix.lower() in PICTURE:
-            yield Item(str(path), first + offset, length, Path(name).name, -1)
+        if _is_picture(Path(name).name):
+            yield Item(str(path), first + offset, length, _shown(Path(name).name), -1)
+
+
+def _is_picture(name: str) -> bool:
+    """By its name, which for what macOS keeps beside a file begins with a dot."""
+    return Path(name).suffix.lower() in PICTURE and not name.startswith(".")
+
+
+def _shown(name: str) -> str:
+    """A name that can be printed and kept as JSON, whatever bytes it is made of."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _members(path: Path, stream: Any) -> Iterator[tuple[str, int, int]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meannet.atomic import write_atomically
 from meannet.data import Checked, DataError, Dataset, Status, folder, ilsvrc, pictures, shards
 from meannet.data.team import Team, cores
 
@@ -154,12 +155,16 @@ def _finish(
     # Of the content, so that the same pictures prepared elsewhere are the same data.
     content = [shard["sha256"] for part in parts.values() for shard in part["shards"]]
     document["digest"] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    shards.replace(out / shards.INDEX, (json.dumps(document, indent=1) + "\n").encode())
+    write_atomically(out / shards.INDEX, (json.dumps(document, indent=1) + "\n").encode())
     return document
 
 
 def _refuse_another(out: Path, digest: str) -> None:
-    if (out / shards.INDEX).exists() and shards.read_index(out).get("plan") != digest:
+    try:
+        found = json.loads((out / shards.INDEX).read_text(encoding="utf-8"))["plan"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # there is none, or it is damaged, and then made anew
+    if found != digest:
         raise DataError(f"{out} holds another prepared set; move it away, or name another folder by MEANNET_DATA")
 
 
@@ -187,7 +192,7 @@ def _checked(path: Path, sha256: str) -> Checked:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Hold the folder against a second process, and clear away what killed ones left half-written."""
+    """Hold the folder against a second process, and clear away what workers that were ended left half-written."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -200,6 +205,13 @@ def _alone(out: Path) -> Iterator[None]:
                 raise DataError(f"another process is preparing {out}; wait for it or stop it") from None
             except OSError:
                 pass  # a file system without locks
-        for left in out.glob(".*.tmp"):
-            left.unlink(missing_ok=True)
-        yield
+        _clear(out)
+        try:
+            yield
+        finally:
+            _clear(out)
+
+
+def _clear(out: Path) -> None:
+    for left in out.glob(".*.tmp"):
+        left.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Single pictures, by Pillow: photographs of any kind become 256 x 256 JPEGs (E), and JPEGs pixels."""
 
 import io
+import warnings
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,27 @@ def resized(content: bytes, size: int = SIZE, quality: int = QUALITY) -> tuple[b
     """
     image = pillow()
     try:
-        with image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
+        # Of a picture that is large Pillow warns; one that is twice as large as that is an error.
+        with (
+            warnings.catch_warnings(action="ignore"),
+            image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened,
+        ):
             kind = KINDS.get(opened.mode, "other")
             # A JPEG far larger than wanted is decoded at half or a quarter of its size, never below twice the wanted.
             opened.draft(opened.mode, (2 * size, 2 * size))
-            picture = opened.convert("RGB").resize((size, size), image.Resampling.BICUBIC)
+            picture = _eight_bits(opened).convert("RGB").resize((size, size), image.Resampling.BICUBIC)
+    except image.UnidentifiedImageError:
+        raise Corrupt("neither a JPEG nor a PNG" if content else "an empty file") from None
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         raise Corrupt(" ".join(str(error).split())) from None
     out = io.BytesIO()
     picture.save(out, "JPEG", quality=quality)
     return out.getvalue(), np.asarray(picture), kind
+
+
+def _eight_bits(picture: Any) -> Any:
+    """A picture of 16-bit grey in 8 bits, which Pillow would cut off at white."""
+    return picture.point(lambda value: value / 257).convert("L") if picture.mode.startswith("I") else picture
 
 
 def decode(content: bytes, out: np.ndarray) -> None:

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from meannet.atomic import write_atomically, written_atomically
 from meannet.data import DataError, pictures
 
 INDEX = "index.json"
 FORMAT = 1
 HANDLES = 64  # shards that a reader keeps open
 NAMED = 20  # corrupt pictures that a shard's file names
-REMEDY = "`meannet data check imagenet` says which files are damaged, and preparing again makes those anew"
+REMEDY = "`meannet data check imagenet` says which files are damaged; remove these, and preparing again makes them anew"
 
 
 def writing(start: dict[str, Any]) -> Any:
@@ -36,43 +37,32 @@ def writing(start: dict[str, Any]) -> Any:
 
 
 def write(folder: Path, name: str, items: Sequence[Sequence[Any]], *, size: int, quality: int) -> dict[str, Any]:
-    """One shard out of pictures (file, offset, size, name, class); returns what its JSON file says.
+    """One shard out of pictures (file, offset, size, name, class); returns its name and counts.
 
     The JSON file comes first and the shard after it, each whole or not at all, so a shard with both is done.
     """
-    temporary = folder / f".{name}.tar.{os.getpid()}.tmp"
     facts: dict[str, Any] = {"plan": plan_of(items), "counts": {"pictures": len(items)}, "corrupt": []}
     rows: dict[str, list[Any]] = {"offsets": [], "lengths": [], "labels": [], "names": []}
     total = np.zeros((size, size, 3), np.uint32)
-    try:
-        with temporary.open("wb") as file:
-            hashed = _Hashed(file)
-            with tarfile.open(fileobj=hashed, mode="w", format=tarfile.USTAR_FORMAT) as archive:  # type: ignore[call-overload]
-                for source, offset, length, title, label in items:
-                    try:
-                        jpeg, pixels, kind = pictures.resized(read_at(source, offset, length), size, quality)
-                    except pictures.Corrupt as error:
-                        _count(facts["counts"], "corrupt")
-                        facts["corrupt"] += [f"{title}: {error}"] if len(facts["corrupt"]) < NAMED else []
-                        continue
-                    _count(facts["counts"], kind)
-                    total += pixels
-                    rows["offsets"].append(_add(archive, f"{label:04d}/{len(rows['offsets']):06d}.jpg", jpeg))
-                    rows["lengths"].append(len(jpeg))
-                    rows["labels"].append(label)
-                    rows["names"].append(title)
-                facts["sum"] = [_add(archive, "sum.npy", _npy(total)), len(_npy(total))]
-            file.flush()
-            os.fsync(file.fileno())
+    with written_atomically(folder / f"{name}.tar") as file:
+        hashed = _Hashed(file)
+        with tarfile.open(fileobj=hashed, mode="w", format=tarfile.USTAR_FORMAT) as archive:  # type: ignore[call-overload]
+            for source, offset, length, title, label in items:
+                try:
+                    jpeg, pixels, kind = pictures.resized(read_at(source, offset, length), size, quality)
+                except pictures.Corrupt as error:
+                    _count(facts["counts"], "corrupt")
+                    facts["corrupt"] += [f"{title}: {error}"] if len(facts["corrupt"]) < NAMED else []
+                    continue
+                _count(facts["counts"], kind)
+                total += pixels
+                rows["offsets"].append(_add(archive, f"{label:04d}/{len(rows['offsets']):06d}.jpg", jpeg))
+                rows["lengths"].append(len(jpeg))
+                rows["labels"].append(label)
+                rows["names"].append(title)
+            facts["sum"] = [_add(archive, "sum.npy", _npy(total)), len(_npy(total))]
         facts |= {"name": f"{name}.tar", "bytes": hashed.size, "sha256": hashed.state.hexdigest(), **rows}
-        write_json(folder / f"{name}.json", facts)
-        temporary.replace(folder / f"{name}.tar")
-    except OSError as error:
-        if error.filename is None:  # as from a write to a full disk
-            raise OSError(error.errno, error.strerror, str(folder / f"{name}.tar")) from None
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_atomically(folder / f"{name}.json", json.dumps(facts).encode())
     return {"name": name, "counts": facts["counts"]}
 
 
@@ -105,7 +95,7 @@ def gather(folder: Path, part: str, shards: Sequence[dict[str, Any]], *, mean: b
     if total is not None:
         files["mean"] = (f"{part}.mean.npy", _npy((total / len(index)).astype(np.float32)))
     for name, content in files.values():
-        replace(folder / name, content)
+        write_atomically(folder / name, content)
     named = [{name: facts[name] for name in ("name", "bytes", "sha256")} for facts in shards]
     for one, facts in zip(named, shards, strict=True):
         one["cases"] = len(facts["offsets"])
@@ -162,12 +152,25 @@ def read_index(folder: Path) -> dict[str, Any]:
         document = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         if document["format"] != FORMAT:
             raise DataError(f"{folder / INDEX} is of format {document['format']}, and this version reads {FORMAT}")
-        _ = document["classes"], document["size"], document["parts"]["train"]["mean"], document["digest"]
+        _ = document["classes"], document["size"], document["digest"]
+        _ = document["parts"]["train"]["mean"], document["parts"]["val"]["index"]
     except FileNotFoundError:
         raise DataError(f"{folder / INDEX} is missing; `meannet data prepare imagenet SRC` makes it") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / INDEX} is damaged ({error}); preparing again makes it anew") from None
     return document
+
+
+def read_array(folder: Path, about: dict[str, str]) -> np.ndarray:
+    """An index or a mean, held against the checksum in index.json: a label that changed would never be noticed."""
+    path = folder / about["name"]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); prepare again") from None
+    if _sha256(content) != about["sha256"]:
+        raise DataError(f"{path} is damaged: its checksum is wrong; prepare again")
+    return np.load(io.BytesIO(content), allow_pickle=False)
 
 
 def read_at(path: str | Path, offset: int, size: int) -> bytes:
@@ -181,25 +184,6 @@ def plan_of(items: Sequence[Sequence[Any]]) -> str:
     for _, _, size, name, label in items:
         state.update(f"{name} {size} {label}\n".encode())
     return state.hexdigest()
-
-
-def replace(path: Path, content: bytes) -> None:
-    from meannet.checkpoint import write_atomically
-
-    write_atomically(path, content)
-
-
-def write_json(path: Path, document: Any) -> None:
-    """As checkpoint.write_atomically, without torch, which a worker has no use for."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class _Hashed:

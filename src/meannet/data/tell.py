@@ -56,6 +56,8 @@ def _prepare(options: argparse.Namespace) -> int:
         raise ValueError(f"only {imagenet.NAME} is prepared{what}: meannet data prepare imagenet SRC")
     if options.source is None:
         raise ValueError("name the folder with the raw pictures: meannet data prepare imagenet SRC")
+    if options.force:
+        raise ValueError("--force is for `meannet data fetch`; remove shards that are to be prepared anew")
     console = screen.console(stderr=True)
     last = 0
 
@@ -67,16 +69,21 @@ def _prepare(options: argparse.Namespace) -> int:
             console.print(f"{progress.pictures:,} of {progress.of:,} pictures, {progress.rate:,.0f} a second{left}")
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn())
-    if console.is_terminal:
-        with Bar(*columns, console=console, speed_estimate_period=600) as bar:
-            task = bar.add_task("", total=None, rate=0.0)
+    bar = Bar(*columns, console=console, speed_estimate_period=600, disable=not console.is_terminal)
+    task = bar.add_task("", total=None, rate=0.0)
 
-            def move(one: imagenet.Progress) -> None:
-                bar.update(task, total=one.of, completed=one.pictures, rate=one.rate)
+    def move(one: imagenet.Progress) -> None:
+        bar.update(task, total=one.of, completed=one.pictures, rate=one.rate)
 
-            document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=move)
-    else:
-        document = imagenet.prepare(Path(options.source), workers=options.workers, say=console.print, progress=show)
+    following = move if console.is_terminal else show
+    try:
+        with bar:
+            document = imagenet.prepare(
+                Path(options.source), workers=options.workers, say=console.print, progress=following
+            )
+    except KeyboardInterrupt:
+        console.print("stopped; whole shards stay. Go on with the same command")
+        raise
     if options.json:
         print(json.dumps(document))
         return 0

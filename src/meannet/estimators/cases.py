@@ -123,8 +123,8 @@ class SparseRows:
         )
 
 
-def chunks(x: Matrix, most: int | None = None) -> Iterator[Matrix]:
-    """Blocks of rows small enough to be made dense."""
+def chunks(x: Any, most: int | None = None) -> Iterator[Any]:
+    """Blocks of rows small enough to be made dense, of a matrix or of what is read as it is sliced."""
     size = max(1, CHUNK_FLOATS // (most or x.shape[1]))
     return (x[start : start + size] for start in range(0, x.shape[0], size))
 

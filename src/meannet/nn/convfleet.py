@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from meannet.core.philox import MASK, SAMPLE
 from meannet.nn import dense
 from meannet.nn.convnets import ConvNet, start_
 
@@ -49,12 +48,8 @@ class ConvFleet(dense.Fleet):
     def sampled_outputs(self, inputs: Tensor, sample: int, cases: range) -> Tensor:
         x, found = self.centred(inputs), []
         for net in self.nets:
-            for dropout in net.dropouts():
-                dropout.updates.fill_(sample)
-                dropout.purpose, dropout.first_case = SAMPLE, cases.start
-            found.append(net.train()(x))
-            for dropout in net.dropouts():
-                dropout.purpose, dropout.first_case = MASK, 0
+            with net.sampling(sample, cases.start):
+                found.append(net.train()(x))
         return torch.stack(found)
 
     def parameters(self, net: int) -> list[Tensor]:
@@ -73,7 +68,7 @@ class ConvFleet(dense.Fleet):
 def conv_fleet(
     nets: Sequence[ConvNet],
     seeds: Sequence[int],
-    spreads: Sequence[float],
+    spreads: Sequence[float] | None,
     *,
     output_sd: float,
     bias: Sequence[float],
@@ -83,9 +78,10 @@ def conv_fleet(
     decays: Sequence[tuple[float, float]] = (),
     device: torch.device | str = "cpu",
 ) -> ConvFleet:
-    """Start each net from its seed, and put all of them side by side."""
+    """Start each net from its seed, unless its weights are to come from a state, and put all of them side by side."""
     for net, seed, own in zip(nets, seeds, bias, strict=True):
-        start_(net, seed, spreads, output_sd, own)
+        if spreads is not None:
+            start_(net, seed, spreads, output_sd, own)
     layers = [[layer.layer for layer in net.weight_layers()] for net in nets]
     weights = [torch.stack([_flat(layer) for layer in same]).to(device) for same in zip(*layers, strict=True)]
     biases = [torch.stack([_bias(layer) for layer in same]).to(device) for same in zip(*layers, strict=True)]

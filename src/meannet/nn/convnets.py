@@ -1,6 +1,7 @@
 """The image nets of appendices G and H as PyTorch modules, and how their weights start (F.5)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -102,6 +103,18 @@ class ConvNet(nn.Module):
 
     def dropouts(self) -> list[Dropout]:
         return [layer.dropout for layer in self.weight_layers() if layer.dropout is not None]
+
+    @contextmanager
+    def sampling(self, sample: int, first_case: int) -> Iterator[None]:
+        """In the block a training pass is one of the thinned network number `sample` of cases from `first_case` on."""
+        for dropout in self.dropouts():
+            dropout.updates.fill_(sample)
+            dropout.purpose, dropout.first_case = philox.SAMPLE, first_case
+        try:
+            yield
+        finally:
+            for dropout in self.dropouts():
+                dropout.purpose, dropout.first_case = philox.MASK, 0
 
 
 def _convolved(layer: nn.Conv2d, x: Tensor, *, biased: bool) -> Tensor:

@@ -43,6 +43,7 @@ class Examples:
     arm: str
     seed: int
     views: int
+    cases: str  # what they were taken from: test, validation or held-out ones
     shown: list[Shown]
     of_class: list[Shown]
     name: str  # of that class
@@ -53,14 +54,13 @@ class Examples:
     def finding(self) -> str:
         first = sum(one.right for one in self.shown)
         among = sum(any(bar.right for bar in one.bars) for one in self.shown)
-        return (
-            f"Of {len(self.shown)} test pictures, {first} have the right label first and {among} among the best five."
-        )
+        every = f"Of {len(self.shown)} {self.cases} pictures"
+        return f"{every}, {first} have the right label first and {among} among the best five."
 
     @property
     def class_finding(self) -> str:
         right = sum(one.right for one in self.of_class)
-        return f"{right} of {len(self.of_class)} test pictures of the class “{self.name}” are taken for it."
+        return f"{right} of {len(self.of_class)} {self.cases} pictures of the class “{self.name}” are taken for it."
 
 
 def examples(run: Run) -> Examples | None:
@@ -78,7 +78,7 @@ def examples(run: Run) -> Examples | None:
             f"{run.folder / 'examples.json'} is broken ({error}); remove it and the report goes without pictures"
         ) from None
     facts = {name: found[name] for name in ("net", "arm", "seed", "views")}
-    return Examples(shown=shown, of_class=alike, name=kind, large=LARGE, small=SMALL, **facts)
+    return Examples(cases=run.cases, shown=shown, of_class=alike, name=kind, large=LARGE, small=SMALL, **facts)
 
 
 def _shown(one: dict[str, Any], names: list[str]) -> Shown:

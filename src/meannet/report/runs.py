@@ -55,7 +55,9 @@ class Run:
     @property
     def cases(self) -> str:
         """What the nets were judged on."""
-        return "held-out" if self.experiment.data.held_out else "test"
+        if self.experiment.data.held_out:
+            return "held-out"
+        return self.result["data"].get("judged_on", "test") if self.result else "test"
 
     @property
     def n_test(self) -> int | None:
