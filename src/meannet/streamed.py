@@ -100,7 +100,8 @@ def run(
         if ranks.first:
             command = folder.began_with("command", options.command)
             facts = device.environment(where, engine.precision, engine.name, command)
-            folder.write("environment.json", facts | {"ranks": ranks.world, "workers": workers})
+            saving = {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs}
+            folder.write("environment.json", facts | saving | {"ranks": ranks.world, "workers": workers})
         if loop.lr is None:
             assert experiment.patches is not None
             loop.lr = search_rate(loop) if experiment.patches.search else experiment.lr(arm)
