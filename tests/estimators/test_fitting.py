@@ -392,3 +392,10 @@ def test_both_estimators_have_the_same_parameters_and_defaults():
     assert DropoutRegressor().get_params() == shared and list(inspect.signature(DropoutRegressor).parameters) == [
         name for name in inspect.signature(DropoutClassifier).parameters if name != "class_weight"
     ]
+
+
+def test_a_training_loss_that_rose_is_told():
+    x, y = load_iris(return_X_y=True)
+    few = np.random.RandomState(0).permutation(len(x))[:60]
+    with pytest.warns(ConvergenceWarning, match=r"training loss rose, from 1\.06 to .*more epochs, or lower lr"):
+        DropoutClassifier(epochs=5, random_state=0).fit(x[few], y[few])

@@ -35,6 +35,7 @@ from meannet.train import Epoch, Fault, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
 CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
+RISEN = 1.5  # how much a loss may be above its first value and be noise
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
@@ -201,6 +202,7 @@ class DropoutNet(Parameters):
         """Run the loop to its end, an early stop or an interruption, keeping the record; returns what went wrong."""
         faults: list[Fault] = []
         best, best_loss, since = None, math.inf, 0
+        known = len(self.history_)
         line = Line(total, bool(self.verbose))
         try:
             for epoch in epochs:
@@ -229,6 +231,13 @@ class DropoutNet(Parameters):
         line.close()
         if best is not None:
             torch._foreach_copy_(list(fleet.state().values()), best)
+        losses = [record["train_loss"] for record in self.history_[known:]]
+        if best is None and losses and losses[-1] > RISEN * losses[0]:
+            warnings.warn(
+                f"the training loss rose, from {losses[0]:.3g} to {losses[-1]:.3g}; use more epochs, or lower lr",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
         return faults
 
     @torch.no_grad()
