@@ -23,8 +23,7 @@ def logistic(given: Tensor, weights: Tensor, biases: Tensor, factor: float = 1.0
     `given` is (nets or 1, cases, inputs), `weights` (nets, inputs, units) in any layout, `biases` (nets, cases or 1,
     units).
     """
-    nothing = weights.new_zeros(1, dtype=torch.int64)
-    return _launch(given, weights, biases, factor, out, nothing, nothing, 0, sampled=False)
+    return _launch(given, weights, biases, factor, out, given, given, 0, sampled=False)  # nothing is drawn
 
 
 def logistic_states(
