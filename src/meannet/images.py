@@ -16,20 +16,26 @@ from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet, largest_rate
 from meannet.train import Tally
 
-Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
+Forward = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+Tallied = Callable[[list[Tensor], Tensor, Tensor, Tensor, list[Tensor], int], None]
 Stepped = Callable[[list[Tensor], list[Tensor], list[Tensor], list[Tensor], Tensor, Tensor], None]
 
 
 class Watched(nn.Module):
-    """A net that says, beside its outputs, which hidden layers gave anything but zero, (hidden layers,) bool."""
+    """A net and its objective: mean loss, number of errors, and which hidden layers gave anything but zero.
+
+    The last is (hidden layers,) bool.
+    """
 
     def __init__(self, net: ConvNet):
         super().__init__()
         self.net = net
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         *hidden, outputs = self.net.activities(x)
-        return outputs, torch.stack([activity.detach().amax() > 0 for activity in hidden])
+        outputs = outputs.float()
+        active = torch.stack([activity.detach().amax() > 0 for activity in hidden])
+        return F.cross_entropy(outputs, targets), metrics.errors(outputs.detach(), targets), active
 
 
 class Learner:
@@ -45,7 +51,8 @@ class Learner:
         self.decays = [torch.tensor(decay, device=device) for decay in decays]
         self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
         self.limit = limit
-        self.stepped: Stepped = stepped_  # or something that does the same faster
+        self.tallied: Tallied = tallied_  # or something that does the same faster, and so
+        self.stepped: Stepped = stepped_
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
         self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
@@ -62,22 +69,30 @@ class Learner:
     def update_(self, forward: Forward, x: Tensor, targets: Tensor, step: Tensor, momentum: Tensor) -> None:
         """One update; nothing in it waits for the device or depends on a value that is there."""
         with torch.enable_grad():
-            outputs, active = forward(x)
-            outputs = outputs.float()
-            loss = F.cross_entropy(outputs, targets)
+            loss, wrong, active = forward(x, targets)
             gradients = list(torch.autograd.grad(loss, self.parameters))
         with torch.no_grad():
-            self.loss += loss.double() * len(targets)
-            self.wrong += metrics.errors(outputs, targets)
-            self.active |= active
-            hidden = gradients[: len(self.active)]
-            self.moved |= torch.stack(torch._foreach_norm(hidden, math.inf)).amax() > 0
+            layers = len(gradients) // 2
+            # A view with an axis: without, torch.compile takes a float64 tensor of a CPU for a number it may forget.
+            figures = [self.loss.view(1), self.wrong, self.active, self.moved]
+            self.tallied(figures, loss.detach(), wrong, active, gradients[layers:-1], len(targets))
             self.step_(gradients, step, momentum)
 
     def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
         self.stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
         for weight in self.bounded:
             constrain_incoming_(weight, self.limit)
+
+
+def tallied_(
+    figures: list[Tensor], loss: Tensor, wrong: Tensor, active: Tensor, gradients: list[Tensor], cases: int
+) -> None:
+    """Add an update to the figures of its epoch; gradients of hidden biases say whether anything moved."""
+    total, errors, ever_active, moved = figures
+    total.add_(loss.double() * cases)
+    errors.add_(wrong)
+    ever_active.logical_or_(active)
+    moved.logical_or_(torch.cat(gradients).abs().amax() > 0)
 
 
 def stepped_(

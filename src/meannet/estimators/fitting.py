@@ -35,7 +35,7 @@ from meannet.train import Epoch, Fault, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
 CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
-RISEN = 1.5  # how much a loss may be above its first value and be noise
+RISEN = 2.0  # how much a loss may be above its first value and be noise
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from meannet.core import philox
-from meannet.images import Forward, Learner, Stepped, Watched, stepped_, tally
+from meannet.images import Forward, Learner, Stepped, Tallied, Watched, stepped_, tallied_, tally
 from meannet.nn.convfleet import ConvFleet
 from meannet.train import Tally
 
@@ -62,7 +62,7 @@ class Captured:
                 stream = torch.cuda.Stream()
             lane = _Lane(self, Learner(fleet, net, bound), stream)
             if compiled and self.on_gpu:
-                lane.learner.stepped = compiled_step()
+                lane.learner.tallied, lane.learner.stepped = compiled_tally(), compiled_step()
             lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net]))
             if rest:  # one update an epoch: not worth a compilation of its own
                 lane.pieces.append(_Piece(lane, rest, 1, Watched(fleet.nets[net])))
@@ -152,9 +152,9 @@ class _Piece:
         low = engine.products != torch.float32
         precision = torch.autocast("cuda", engine.products, cache_enabled=False) if low else nullcontext()
 
-        def forward(images: Tensor) -> tuple[Tensor, Tensor]:
+        def forward(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             with precision:
-                return self.forward(images)
+                return self.forward(images, targets)
 
         lane.learner.update_(forward, x, targets, lane.step, lane.momentum)
         lane.first += self.cases
@@ -192,6 +192,11 @@ class _Piece:
 
 
 @cache
+def compiled_tally(backend: str = "inductor") -> Tallied:
+    return torch.compile(tallied_, dynamic=False, fullgraph=True, backend=backend)
+
+
+@cache
 def compiled_step(backend: str = "inductor") -> Stepped:
     """A step with decay and momentum in one pass over the weights of a layer; one compilation for nets of one shape."""
     return torch.compile(stepped_, dynamic=False, fullgraph=True, backend=backend)
@@ -214,9 +219,9 @@ def _forwards(fleet: ConvFleet, compiled: bool) -> list[Forward]:
 
 
 def _functional(template: Watched) -> Callable[..., Any]:
-    return lambda tensors, x: functional_call(template, tensors, (x,))
+    return lambda tensors, x, targets: functional_call(template, tensors, (x, targets))
 
 
 def _applied(call: Callable[..., Any], one: Watched) -> Forward:
     tensors = dict(one.named_parameters()) | dict(one.named_buffers())
-    return lambda x: call(tensors, x)
+    return lambda x, targets: call(tensors, x, targets)
