@@ -100,6 +100,15 @@ def test_a_tally_counts_losses_errors_activity_and_movement():
     assert found.active.all() and found.moved.all()
 
 
+def test_hidden_weights_that_see_nothing_do_not_move_though_their_biases_do():
+    net = image_net(Conv(banks=(4,), pools=("max",)), (), 2, shape=(3, 8, 8))
+    black = torch.zeros(12, 3, 8, 8, dtype=torch.uint8)
+    made = conv_fleet([net], [0], (0.1,), mean=0.0, output_sd=0.1, bias=[1.0], units="rectified", scale=1.0)
+    found = images.Plain(made, black, torch.arange(12) % 2, 5, [math.inf]).epoch(0, [0.1], 0.9, never)
+    assert found is not None and found.active.all() and not found.moved.any()
+    assert not made.biases[0].eq(1).all()
+
+
 def test_a_silent_layer_is_found_by_its_number_and_its_net_put_back():
     from meannet.config import Optim
 

@@ -51,7 +51,7 @@ class Learner:
         self.decays = [torch.tensor(decay, device=device) for decay in decays]
         self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
         self.limit = limit
-        self.tallied: Tallied = tallied_  # or something that does the same faster, and so
+        self.tallied: Tallied = tallied_  # this and the next may be compiled ones
         self.stepped: Stepped = stepped_
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
@@ -72,13 +72,13 @@ class Learner:
             loss, wrong, active = forward(x, targets)
             gradients = list(torch.autograd.grad(loss, self.parameters))
         with torch.no_grad():
-            layers = len(gradients) // 2
             # A view with an axis: without, torch.compile takes a float64 tensor of a CPU for a number it may forget.
             figures = [self.loss.view(1), self.wrong, self.active, self.moved]
-            self.tallied(figures, loss.detach(), wrong, active, gradients[layers:-1], len(targets))
+            self.tallied(figures, loss.detach(), wrong, active, gradients[: len(self.active)], len(targets))
             self.step_(gradients, step, momentum)
 
     def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
+        """The step, then the bound, which cannot be compiled with it: bounded weights are views of parameters."""
         self.stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
         for weight in self.bounded:
             constrain_incoming_(weight, self.limit)
@@ -87,12 +87,12 @@ class Learner:
 def tallied_(
     figures: list[Tensor], loss: Tensor, wrong: Tensor, active: Tensor, gradients: list[Tensor], cases: int
 ) -> None:
-    """Add an update to the figures of its epoch; gradients of hidden biases say whether anything moved."""
+    """Add an update to the figures of its epoch; gradients of hidden weights say whether anything moved."""
     total, errors, ever_active, moved = figures
     total.add_(loss.double() * cases)
     errors.add_(wrong)
     ever_active.logical_or_(active)
-    moved.logical_or_(torch.cat(gradients).abs().amax() > 0)
+    moved.logical_or_(torch.stack([gradient.abs().amax() for gradient in gradients]).amax() > 0)
 
 
 def stepped_(
