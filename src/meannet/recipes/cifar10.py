@@ -56,15 +56,15 @@ def g_conv() -> Experiment:
         about="Test errors on CIFAR-10 of three convolutional layers trained by backpropagation, images as they are.",
         data=Data(name="cifar10"),
         net=Net(hidden=((),), units="rectified", initial_sd=0.01, initial_bias=1.0),
-        conv=Conv(scale=1 / 64, weight_decay=0.004, top_decay=0.004),
+        conv=Conv(weight_decay=0.004, top_decay=0.004),
         dropout=Dropout(hidden=0.5, visible=0.0),
         optim=Optim(
-            epochs=140,
+            epochs=100,
             rule="plain",
             batch=128,
             lr=0.01,
             decay=1.0,
-            cuts=(119, 130),
+            cuts=(85, 93),
             momentum_start=0.9,
             momentum_end=0.9,
             momentum_epochs=0,
@@ -89,7 +89,7 @@ def g_local_dropout() -> Experiment:
         full,
         recipe="cifar10.g_local_dropout",
         about="Test errors on CIFAR-10 with a locally connected fourth layer and dropout in it, no transformed images.",
-        conv=replace(full.conv, local=(16,), weight_decay=0.003, top_decay=0.003),
+        conv=replace(full.conv, local=(16,), weight_decay=0.004, top_decay=0.002),
         arms=(DROPOUT,),
         claims=(WITH,),
         samples=20,
@@ -115,7 +115,7 @@ def g_local() -> Experiment:
 
 def choose() -> Experiment:
     """Decay of the net with a local layer, with dropout and without, judged on 10,000 held-out training images."""
-    with_dropout = tuple((below, above) for below in (0.001, 0.002, 0.004) for above in (0.001, 0.004))
+    with_dropout = ((0.002, 0.002), (0.004, 0.001), (0.004, 0.002), (0.004, 0.004), (0.006, 0.001), (0.006, 0.002))
     return _choose("cifar10.choose", g_local_dropout(), {DROPOUT: with_dropout, BACKPROP: WITHOUT_DROPOUT})
 
 
