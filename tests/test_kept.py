@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from meannet import config, kept, recipes, run
+from meannet.bench import speeds
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = """before
@@ -68,6 +69,7 @@ def keep(path, result):
         "docs/paper-map.md",
         "docs/tables.md",
         "docs/scale.md",
+        "docs/cards/rbm.md",
         "docs/cards/speech.md",
         "benchmarks/README.md",
     ],
@@ -110,7 +112,7 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name in (kept.BENCH, kept.SCALE, kept.SPEECH):
+        if path.parent.name in (*speeds.FOLDERS, kept.SCALE):
             assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
             assert result["date"]
             continue
@@ -122,13 +124,33 @@ def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):
     row = {"net": "2-3-2", "batch": 5, "units": "relu", "path": "", "spread": 0.5, "repeats": 7}
     rows = [row | {"who": "meannet", "path": "fast", "updates_per_s": 30.0}]
     rows += [
-        row | {"who": kept.EAGER, "updates_per_s": 12.0},
+        row | {"who": speeds.EAGER, "updates_per_s": 12.0},
         row | {"who": "odd", "units": "step", "updates_per_s": 1.0},
     ]
     keep(tmp_path / "bench" / "here.json", {"rows": rows, "device": "a CPU", "date": "2026-01-02"})
-    text = kept.speed_table(tmp_path, tmp_path)
+    text = speeds.speed_table(tmp_path, tmp_path)
     assert "| meannet fast | relu | 30.0 ± 0.5 | 2.50 |" in text and "| odd | step | 1.0 ± 0.5 |  |" in text
     assert "[here](bench/here.json): 2-3-2, mini-batches of 5, on a CPU, 2026-01-02." in text
+
+
+def test_the_table_of_pretraining_says_how_many_times_ours_each_is(tmp_path):
+    row = {"who": "meannet-rbm", "note": "", "nets": 1, "epochs_per_s": 4.0}
+    peer = row | {"who": "peer", "note": "as is", "nets": 2, "epochs_per_s": 0.5}
+    keep(tmp_path / "pretrain" / "here.json", {"rows": [row, peer], "device": "a CPU", "date": "2026-01-02"})
+    text = speeds.pretrain_table(tmp_path, tmp_path)
+    link = "[here](pretrain/here.json)"
+    assert f"| {link} | peer, 2 machines at once (as is) | 0.5 | 0.12 |" in text and "a CPU, 2026-01-02." in text
+
+
+def test_a_run_that_compares_settings_has_a_table_of_its_own(toy, tmp_path):
+    result = copy.deepcopy(toy)
+    result["arms"][1]["name"] = "dropout, lr 3"
+    keep(tmp_path / "digits" / "here.json", result)
+    one, other, *_ = result["arms"]
+    assert kept.results_table(tmp_path, tmp_path) == "No result is kept yet."
+    rows = kept.settings_table(tmp_path, tmp_path).splitlines()
+    assert rows[0] == "| arm | [digits](digits/here.json) |"
+    assert rows[3] == f"| dropout, lr 3 | {other['mean']:.1f} ± {other['sd']:.1f} |" and one["name"] in rows[2]
 
 
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):

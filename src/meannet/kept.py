@@ -1,6 +1,6 @@
 """Kept results: the result.json files under results/RECIPE/, and what README, paper map and `meannet list` say of them.
 
-`python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md docs/cards/speech.md` writes into each
+`python -m meannet.kept README.md docs/paper-map.md docs/tables.md docs/scale.md …`, as in `make kept`, writes into each
 page what stands between its markers, such as `<!-- results -->` and `<!-- /results -->`, and draws the picture that a
 `figure` or `ranks` marker shows, and docs/growth.svg for a page that shows it.
 """
@@ -21,8 +21,7 @@ from meannet.report.written import count, duration, plain, short, spread
 _FOLDERS = Path(__file__).with_name("results"), Path(__file__).resolve().parents[2] / "results"
 FOLDER = next(filter(Path.is_dir, _FOLDERS), _FOLDERS[-1])  # which wheels carry; the checkout's elsewhere
 PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
-BENCH, EAGER = "bench", "torch-eager"  # results/bench is of no recipe either: `meannet bench --json` made it
-SPEECH = "speech"  # results/speech is of `meannet bench --speech`
+ARMS = "backprop", "dropout", "dropout+input"
 SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader, --ranks and --scaling
 GROWTH = Path("..") / "docs" / "growth.svg"  # from the folder of the page that shows it
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
@@ -61,19 +60,22 @@ def summary(recipe: str, folder: Path = FOLDER) -> str:
 def results_table(folder: Path, base: Path) -> str:
     """What was judged on test sets, a net a row, and what it says; links start from the folder `base`.
 
-    What the paper has a figure for comes first, the longest training before others.
+    What the paper has a figure for comes first, the longest training before others. Runs that compare settings of one
+    arm have a table of their own.
     """
     from meannet.report.findings import beside_paper, verdict
     from meannet.report.tables import claim_rows
 
-    kept = [(path, result, claim_rows(result)) for path, result in _kept(folder, held_out=False)]
+    kept = [
+        (path, result, claim_rows(result)) for path, result in _kept(folder, held_out=False) if not _settings(result)
+    ]
     kept.sort(key=lambda one: (all(row.paper is None for row in one[2]), -one[1]["epochs"]))
     if not kept:
         return "No result is kept yet."
-    arms = list(dict.fromkeys(row.arm for _, _, found in kept for row in found))
+    arms = [arm for arm in ARMS if any(row.arm == arm for _, _, found in kept for row in found)]
     rows, notes = [], []
     for path, result, found in kept:
-        name = f"[{result['recipe']}/{path.stem}]({_link(path, base)})"
+        name = f"[{result['recipe']}/{path.stem}]({link(path, base)})"
         of = "% of frames" if result["data"].get("percent") else count(result["data"]["n_test"])
         seen = [f"{name}, {count(result['epochs'])} epochs", of, f"{duration(result['seconds'])}, {result['device']}"]
         for net in dict.fromkeys(row.net for row in found):
@@ -84,6 +86,22 @@ def results_table(folder: Path, base: Path) -> str:
         notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
     heads = ("experiment", "net", *(f"errors, {arm}" for arm in arms), "of", "seeds", "time of the whole run")
     return "\n\n".join((markdown_table(heads, rows, right=range(2, 4 + len(arms))), "\n".join(notes)))
+
+
+def settings_table(folder: Path, base: Path) -> str:
+    """How little or much errors on test cases depend on settings: one an arm and row, a run a column."""
+    kept = [(path, result) for path, result in _kept(folder, held_out=False) if _settings(result)]
+    if not kept:
+        return "No result is kept yet."
+    names = list(dict.fromkeys(arm["name"] for _, result in kept for arm in result["arms"]))
+    found = [{arm["name"]: spread(arm["mean"], arm["sd"]) for arm in result["arms"]} for _, result in kept]
+    heads = ("arm", *(f"[{result['recipe']}]({link(path, base)})" for path, result in kept))
+    rows = [(name, *(one.get(name, "") for one in found)) for name in names]
+    return markdown_table(heads, rows, right=range(1, len(heads)))
+
+
+def _settings(result: Result) -> bool:
+    return any(arm["name"] not in ARMS for arm in result["arms"])
 
 
 def _cell(row: Any, result: Result) -> str:
@@ -99,7 +117,7 @@ def choices_table(folder: Path, base: Path) -> str:
     """How settings were chosen: of each kind of arm the two that made fewest errors on held-out training cases."""
     rows = []
     for path, result in _kept(folder, held_out=True):
-        name = f"[{result['recipe']}]({_link(path, base)})"
+        name = f"[{result['recipe']}]({link(path, base)})"
         kinds: dict[str, list[dict[str, Any]]] = {}
         for arm in result["arms"]:
             kinds.setdefault(arm["name"].partition(",")[0], []).append(arm)
@@ -122,7 +140,7 @@ def baselines_table(folder: Path, base: Path) -> str:
     rows = []
     for path in sorted(folder.glob("*/baselines/linear.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        name = f"[{found['recipe']}]({_link(path, base)})"
+        name = f"[{found['recipe']}]({link(path, base)})"
         for row in found["rows"]:
             share = f"{100 * row['errors'] / row['n_test']:.2f} %"
             rows.append((name, row["name"], row["setting"], f"{count(row['errors'])} of {count(row['n_test'])}", share))
@@ -190,7 +208,7 @@ def picture_words(results: Sequence[Result]) -> tuple[str, str]:
 
 def fill(text: str, folder: Path, base: Path) -> str:
     """A page with what stands between its markers made anew; `base` is the folder that the page is in."""
-    from meannet.bench import scale, written
+    from meannet.bench import scale, speeds, written
 
     def figure() -> str:
         results = pictured(folder)
@@ -198,7 +216,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         return f"![{alt}]({PICTURE.as_posix()})" if results else "No picture yet: it is drawn from the kept results."
 
     def kept(recipe: str) -> str:
-        links = ", ".join(f"[{path.stem}]({_link(path, base)})" for path in files(recipe, folder))
+        links = ", ".join(f"[{path.stem}]({link(path, base)})" for path in files(recipe, folder))
         return f"{links}: {summary(recipe, folder)}" if links else NONE_YET
 
     blocks: dict[str, Callable[[], str]] = {
@@ -206,9 +224,9 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "choices": lambda: choices_table(folder, base),
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
-        "speed": lambda: speed_table(folder, base),
-        "speech-speed": lambda: speech_table(folder, base),
+        "settings": lambda: settings_table(folder, base),
     }
+    blocks |= speeds.blocks(folder, base)
     blocks |= written.blocks(tables(folder, "cpu"), tables(folder, "choose"))
     blocks |= scale.blocks({path.stem: json.loads(path.read_text("utf-8")) for path in files(SCALE, folder)})
     for name, made in blocks.items():
@@ -235,52 +253,6 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
     for path, made in pictures.items():
         (page.resolve().parent / path).write_text(made(), encoding="utf-8")
     return [page, *(page.resolve().parent / path for path in pictures)]
-
-
-def speed_table(folder: Path, base: Path) -> str:
-    """What `meannet bench --json` found, each file of results/bench a table; PyTorch as most people write it is 1."""
-    parts = []
-    for path in files(BENCH, folder):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        eager = {row["units"]: row["updates_per_s"] for row in document["rows"] if row["who"] == EAGER}
-        rows = [
-            (
-                " ".join(filter(None, (row["who"], row["path"], row.get("note") and f"({row['note']})"))),
-                row["units"],
-                f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
-                f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
-            )
-            for row in document["rows"]
-        ]
-        one = document["rows"][0]
-        said = (
-            f"[{path.stem}]({_link(path, base)}): {one['net']}, mini-batches of {one['batch']}, "
-            f"on {document['device']}, {document['date']}. "
-            f"Medians ± interquartile range of {one['repeats']} repeats, everyone in turn."
-        )
-        parts += [markdown_table(("who", "units", "updates/s", "times torch-eager"), rows, right=(2, 3)), said]
-    return "\n\n".join(parts) or "No bench is kept yet."
-
-
-def speech_table(folder: Path, base: Path) -> str:
-    """What `meannet bench --speech --json` found, each file of results/speech two tables."""
-    parts = []
-    for path in files(SPEECH, folder):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        banks = [(row["who"], f"{row['frames_per_s']:,} ± {row['spread']:,}") for row in found["features"]["rows"]]
-        parts.append(markdown_table(("filter banks", "frames/s"), banks, right=(1,)))
-        decoding = [
-            (row["what"], f"{row['real_time_factor']:.2g} ± {row['spread']:.1g}", f"{row['times_faster']:,.0f}")
-            for row in found["decoding"]
-        ]
-        heads = ("recognition", "seconds for a second of speech", "times faster than speech")
-        parts.append(markdown_table(heads, decoding, right=(1, 2)))
-        parts.append(
-            f"{found['device']}, {found['date']}, [{path.stem}]({_link(path, base)}): medians ± interquartile range of "
-            f"{found['features']['rows'][0]['repeats']} and {found['decoding'][0]['repeats']} repeats, in one run; "
-            "probabilities and weights for recognition are made up."
-        )
-    return "\n\n".join(parts) or "No bench is kept yet."
 
 
 def tables(folder: Path, name: str) -> Result | None:
@@ -344,7 +316,7 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: S
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rule, *rows))
 
 
-def _link(path: Path, base: Path) -> str:
+def link(path: Path, base: Path) -> str:
     return Path(os.path.relpath(path.resolve(), base)).as_posix()
 
 

@@ -26,7 +26,9 @@ SOURCES = (
     Source(path="patches.norm_alpha", section=f"F.2: {OPEN}; that of G"),
     Source(path="patches.norm_beta", section=f"F.2: {OPEN}; that of G"),
     Source(path="patches.norm_form", section="F.2 prints alpha undivided; the authors' package divided it by N"),
-    Source(path="patches.scale", section="F.3; a smaller scale is larger first weights and steps", paper="1"),
+    Source(
+        path="patches.scale", section="F.3: raw, and it matters, since response normalisation is not linear", paper="1"
+    ),
     Source(path="patches.initial_sd", section="F.5: variances are tried until one works; so it is here"),
     Source(path="patches.weight_decay", section=OPEN),
     Source(
@@ -52,7 +54,7 @@ def h_backprop() -> Experiment:
         about="Errors on ImageNet of five convolutional layers trained by backpropagation on random patches.",
         data=Data(name="imagenet"),
         net=Net(hidden=((),), units="rectified", initial_sd=0.01, initial_bias=1.0),
-        patches=Patches(scale=1 / 64, weight_decay=0.0005, search=200),
+        patches=Patches(weight_decay=0.0005, search=200),
         dropout=Dropout(hidden=0.5, visible=0.0),
         optim=Optim(
             epochs=90,

@@ -1,0 +1,86 @@
+"""What pages say of `meannet bench`, of its --pretrain and of its --speech, whose --json is kept under results/."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from meannet.kept import files, link, markdown_table
+
+BENCH, EAGER = "bench", "torch-eager"
+PRETRAIN, SPEECH = "pretrain", "speech"
+FOLDERS = BENCH, PRETRAIN, SPEECH  # of results/
+NONE_YET = "No bench is kept yet."
+
+
+def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
+    """What stands between a page's markers, by their names; links start from the folder `base`."""
+    return {
+        "speed": lambda: speed_table(folder, base),
+        "pretrain-speed": lambda: pretrain_table(folder, base),
+        "speech-speed": lambda: speech_table(folder, base),
+    }
+
+
+def speed_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --json` found, each file of results/bench a table; PyTorch as most people write it is 1."""
+    parts = []
+    for path in files(BENCH, folder):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        eager = {row["units"]: row["updates_per_s"] for row in document["rows"] if row["who"] == EAGER}
+        rows = [
+            (
+                " ".join(filter(None, (row["who"], row["path"], row.get("note") and f"({row['note']})"))),
+                row["units"],
+                f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
+                f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
+            )
+            for row in document["rows"]
+        ]
+        one = document["rows"][0]
+        said = (
+            f"[{path.stem}]({link(path, base)}): {one['net']}, mini-batches of {one['batch']}, "
+            f"on {document['device']}, {document['date']}. "
+            f"Medians ± interquartile range of {one['repeats']} repeats, everyone in turn."
+        )
+        parts += [markdown_table(("who", "units", "updates/s", "times torch-eager"), rows, right=(2, 3)), said]
+    return "\n\n".join(parts) or NONE_YET
+
+
+def speech_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --speech --json` found, each file of results/speech two tables."""
+    parts = []
+    for path in files(SPEECH, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        banks = [(row["who"], f"{row['frames_per_s']:,} ± {row['spread']:,}") for row in found["features"]["rows"]]
+        parts.append(markdown_table(("filter banks", "frames/s"), banks, right=(1,)))
+        decoding = [
+            (row["what"], f"{row['real_time_factor']:.2g} ± {row['spread']:.1g}", f"{row['times_faster']:,.0f}")
+            for row in found["decoding"]
+        ]
+        heads = ("recognition", "seconds for a second of speech", "times faster than speech")
+        parts.append(markdown_table(heads, decoding, right=(1, 2)))
+        parts.append(
+            f"{found['device']}, {found['date']}, [{path.stem}]({link(path, base)}): medians ± interquartile range of "
+            f"{found['features']['rows'][0]['repeats']} and {found['decoding'][0]['repeats']} repeats, in one run; "
+            "probabilities and weights for recognition are made up."
+        )
+    return "\n\n".join(parts) or NONE_YET
+
+
+def pretrain_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --pretrain --json` found: epochs a second, and how many times those of a peer ours are."""
+    rows, said = [], []
+    for path in files(PRETRAIN, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        ours = found["rows"][0]["epochs_per_s"]
+        where = f"[{path.stem}]({link(path, base)})"
+        said.append(f"{where} is {found['device']}, {found['date']}.")
+        for row in found["rows"]:
+            nets = f", {row['nets']} machines at once" if row["nets"] > 1 else ""
+            note = f" ({row['note']})" if row["note"] else ""
+            speed = row["epochs_per_s"] / ours
+            rows.append((where, f"{row['who']}{nets}{note}", f"{row['epochs_per_s']:.3g}", f"{speed:.2g}"))
+    if not rows:
+        return NONE_YET
+    table = markdown_table(("where", "who", "epochs/s, of all machines", "times ours"), rows, right=(2, 3))
+    return "\n\n".join((table, f"Machines of 784-500, mini-batches of 100, an epoch is 60,000 cases; {' '.join(said)}"))
