@@ -58,12 +58,11 @@ def summary(recipe: str, folder: Path = FOLDER) -> str:
 
 
 def results_table(folder: Path, base: Path) -> str:
-    """What was judged on test sets, a net a row, and what it says; links start from the folder `base`.
+    """What was judged on test sets, a net a row, in bold where it beats backprop; links start from the folder `base`.
 
     What the paper has a figure for comes first, the longest training before others. Runs that compare settings of one
     arm have a table of their own.
     """
-    from meannet.report.findings import beside_paper, verdict
     from meannet.report.tables import claim_rows
 
     kept = [
@@ -73,7 +72,7 @@ def results_table(folder: Path, base: Path) -> str:
     if not kept:
         return "No result is kept yet."
     arms = [arm for arm in ARMS if any(row.arm == arm for _, _, found in kept for row in found)]
-    rows, notes = [], []
+    rows = []
     for path, result, found in kept:
         name = f"[{result['recipe']}/{path.stem}]({link(path, base)})"
         of = "% of frames" if result["data"].get("percent") else count(result["data"]["n_test"])
@@ -83,9 +82,8 @@ def results_table(folder: Path, base: Path) -> str:
             seeds = max(row.n for row in found if row.net == net)
             rows.append((seen[0], net, *(cells.get(arm, "") for arm in arms), seen[1], str(seeds), seen[2]))
             seen = ["", "", ""]
-        notes.append(f"- {name}: {verdict(result)} {beside_paper(result)}".rstrip())
     heads = ("experiment", "net", *(f"errors, {arm}" for arm in arms), "of", "seeds", "time of the whole run")
-    return "\n\n".join((markdown_table(heads, rows, right=range(2, 4 + len(arms))), "\n".join(notes)))
+    return markdown_table(heads, rows, right=range(2, 4 + len(arms)))
 
 
 def settings_table(folder: Path, base: Path) -> str:
@@ -105,9 +103,12 @@ def _settings(result: Result) -> bool:
 
 
 def _cell(row: Any, result: Result) -> str:
-    """An arm's mean and spread, or each seed where those say little, and the paper's figure."""
+    """An arm's mean and spread, bold if beyond the spread below backprop's; each seed where those say little; paper."""
     arm = next(a for a in result["arms"] if (a["net"], a["name"]) == (row.net, row.arm))
     ours = ", ".join(map(count, arm["errors"])) if _scattered(arm) else spread(row.mean, row.sd)
+    judged = [pair for pair in result["comparisons"] if (pair["net"], pair["arm"]) == (row.net, row.arm)]
+    if any(pair["over"] == "backprop" and pair["beyond_spread"] and pair["difference"] < 0 for pair in judged):
+        ours = f"**{ours}**"
     stopped = f"; {row.stopped} stopped" if row.stopped else ""
     paper = f" (paper: {plain(row.paper)})" if row.paper is not None else ""
     return f"{ours}{stopped}{paper}"
