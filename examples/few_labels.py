@@ -10,11 +10,13 @@ the same labels, with settings of their own, and prints test errors, mean and st
 import argparse
 import json
 import statistics
+import time
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from meannet import DBN, DropoutClassifier
+from meannet import device as machine
 from meannet.config import Data
 from meannet.data import load
 
@@ -23,7 +25,7 @@ MNIST = {"hidden": (500, 500, 2000), "epochs": 50, "batch": 100, "labels": (100,
 
 
 def main(data="digits", labels=None, seeds=3, epochs=None, device="auto", out=None, as_json=False):
-    chosen = DIGITS if data == "digits" else MNIST
+    chosen, began = DIGITS if data == "digits" else MNIST, time.time()
     cases = load(Data(name=data), say=print)
     if data == "digits":  # its 300 training pictures are too few to speak of many; the test set's are not touched
         held = load(Data(name=data, held_out=True), say=print).test
@@ -52,7 +54,9 @@ def main(data="digits", labels=None, seeds=3, epochs=None, device="auto", out=No
         if not as_json:
             print(f"{count} labels, errors of {len(test):,}: {told}", flush=True)
     if as_json:
-        print(json.dumps({"data": data, "pictures": len(pictures), "seeds": seeds, "rows": rows}))
+        facts = {"date": time.strftime("%Y-%m-%d"), "device": machine.describe(machine.choose(device))}
+        facts |= {"commit": machine.commit(), "versions": machine.versions(), "seconds": round(time.time() - began)}
+        print(json.dumps(facts | {"data": data, "pictures": len(pictures), "seeds": seeds, "rows": rows}, indent=1))
     if out:
         draw(rows, out)
     return rows
