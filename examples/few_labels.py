@@ -74,20 +74,25 @@ def draw(rows, out):
     """Errors in per cent against labels, both axes by factors; a dot for every seed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
     counts = [row["labels"] for row in rows]
-    for name, colour in (("from scratch", "#b25400"), ("pretrained", "#1c56c4")):
+    for name, colour, beside in (("from scratch", "#b25400", (8, 6)), ("pretrained", "#1c56c4", (0, -34))):
         share = np.array([[100 * e / row["n_test"] for e in row["errors"][name]] for row in rows])
         axes.plot(counts, share, ".", color=colour, alpha=0.4)
         axes.plot(counts, share.mean(1), color=colour, linewidth=2.2)
-        axes.annotate(
-            f"{name} {share[-1].mean():.1f} %", (counts[-1], share[-1].mean()), (6, 0), textcoords="offset points"
-        )
-    axes.set(xscale="log", yscale="log", xlabel="labels", ylabel="% test errors", xticks=counts)
+        first = counts[0], share[0].mean()
+        axes.annotate(f"{name}, {first[1]:.1f} %", first, beside, textcoords="offset points", color=colour)
+    axes.set(xscale="log", yscale="log", xlabel="labels")
+    axes.margins(y=0.15)
+    low, high = axes.get_ylim()
+    ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 30, 50) if low < tick < high]
+    axes.set(xticks=counts, yticks=ticks)
     axes.set_xticklabels([f"{count:,}" for count in counts])
+    axes.set_yticklabels([f"{tick} %" for tick in ticks])
     axes.minorticks_off()
-    axes.margins(x=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("Test errors: nets that start from what all pictures taught, and nets from scratch", size=11)
     figure.savefig(out)
 
 
