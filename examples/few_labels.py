@@ -77,7 +77,7 @@ def draw(rows, out):
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
     counts = [row["labels"] for row in rows]
-    for name, colour, beside in (("from scratch", "#b25400", (8, 6)), ("pretrained", "#1c56c4", (0, -34))):
+    for name, colour, beside in (("from scratch", "#b25400", (8, 6)), ("pretrained", "#1c56c4", (0, -44))):
         share = np.array([[100 * e / row["n_test"] for e in row["errors"][name]] for row in rows])
         axes.plot(counts, share, ".", color=colour, alpha=0.4)
         axes.plot(counts, share.mean(1), color=colour, linewidth=2.2)

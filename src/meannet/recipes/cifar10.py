@@ -12,7 +12,7 @@ DROPOUT = Arm(name="dropout", hidden=True)
 # Of 10,000 test cases (body): 16.6 % and 15.6 %.
 WITHOUT, WITH = Claim(arm="backprop", value=1660), Claim(arm="dropout", value=1560)
 
-WITHOUT_DROPOUT = ((0.001, 0.03), (0.002, 0.004), (0.004, 0.004), (0.004, 0.03))  # decays to choose from
+WITHOUT_DROPOUT = ((0.004, 0.004), (0.004, 0.02), (0.006, 0.01), (0.008, 0.004), (0.008, 0.02))  # decays to choose from
 SOURCES = (
     Source(path="net.units", section="F.3", paper="rectified"),
     Source(path="net.initial_sd", section="not stated; of the softmax layer"),
