@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from meannet import experiment as experiments
 from meannet.config import Conv
 from meannet.data import Cases, Dataset
 from meannet.experiment import Interrupted, Options
-from meannet.fast.images import Captured, _forwards, compiled_step, compiled_tally
+from meannet.fast.images import Captured, _forwards, compiled, compiled_step
 from meannet.nn.convfleet import conv_fleet, pixel_mean
 from meannet.nn.convnets import Rates, image_net
 from meannet.train import train
@@ -137,8 +138,8 @@ def test_captured_updates_do_what_plain_ones_do(limit):
     plain, quick, (inputs, targets) = fleet(), fleet(), pictures()
     one = images.Plain(plain, inputs, targets, 5, [limit] * 2)
     two = Captured(quick, inputs, targets, 5, [limit] * 2)
-    for lane in two.lanes:  # on a GPU these are compiled whole
-        lane.learner.tallied, lane.learner.stepped = compiled_tally("aot_eager"), compiled_step("aot_eager")
+    for lane, forward in zip(two.lanes, _forwards(quick, "aot_eager"), strict=True):  # on a GPU compiled whole
+        lane.pieces[0].forward, lane.pieces[0].stepped = forward, compiled_step("aot_eager")
     for epoch in range(2):
         tallies = [engine.epoch(epoch, [0.05, 0.02], 0.9, never) for engine in (one, two)]
         for name in ("loss", "errors", "active", "moved"):
@@ -148,34 +149,44 @@ def test_captured_updates_do_what_plain_ones_do(limit):
         np.testing.assert_allclose(tensor, quick.state()[name], rtol=1e-4, atol=1e-6)
 
 
-def test_nets_that_omit_the_same_share_a_compilation_and_keep_their_own_masks(monkeypatch):
+def test_all_nets_share_one_compilation_and_keep_their_own_masks():
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
-    compiled, compile_ = [], torch.compile
-
-    def counting(function, **settings):
-        assert settings == {"dynamic": False, "fullgraph": True}
-        compiled.append(function)
-        return compile_(function, backend="aot_eager", **settings)
-
-    rates = (Rates(top=0.5), Rates(), Rates(top=0.5))
-    made, (inputs, targets) = fleet(rates, [(0.0, 0.0)] * 3), pictures()
+    rates = (Rates(), Rates(top=0.5), Rates(conv=0.1), Rates(top=0.3))
+    made, (inputs, targets) = fleet(rates, [(0.0, 0.0)] * 4), pictures()
     x = F.pad(made.centred(inputs), (0, 0, 0, 0, 0, 5))
     expected = []
     for net in made.nets:
         expected.append([F.cross_entropy(net.train()(x), targets).item() for _ in range(2)])
         for dropout in net.dropouts():
             dropout.updates.zero_()
-    monkeypatch.setattr("torch.compile", counting)
-    forwards = _forwards(made, compiled=True)
-    for forward, wanted in zip(forwards, expected, strict=True):
+    made.nets[0].eval()  # judged before it is compiled
+    for forward, wanted in zip(_forwards(made, "aot_eager"), expected, strict=True):
         for one in wanted:
-            loss, _, active = forward(x, targets)
+            loss, wrong, hidden = forward(x, targets)
             np.testing.assert_allclose(loss.item(), one, rtol=1e-5)
-            assert active.all()
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # one for each way of omitting units
-    assert len(compiled) == 2 and expected[0][0] != expected[0][1]
-    assert [int(d.updates) for net in made.nets for d in net.dropouts()] == [2, 2]
+            assert 0 < wrong < len(targets) and len(hidden) == 3
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert expected[0][0] == expected[0][1] and all(one[0] != one[1] for one in expected[1:])
+    assert [int(d.updates) for net in made.nets for d in net.dropouts()] == [2] * 4
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # which nobody sees unless they ask for it
+def test_the_compiler_tells_users_nothing_of_precisions_or_softmaxes(monkeypatch):
+    from torch._inductor import compile_fx, config
+
+    online = []
+
+    def warned(*_, **__):
+        online.append(config.online_softmax)
+        warnings.warn("TensorFloat32 tensor cores available but not enabled", UserWarning, stacklevel=1)
+        raise NotImplementedError  # before any code is made
+
+    monkeypatch.setattr(compile_fx, "_recursive_post_grad_passes", warned)
+    torch.compiler.reset()
+    with pytest.raises(torch._inductor.exc.InductorError, match="NotImplementedError"):
+        compiled(torch.sigmoid)(torch.ones(3))
+    assert online == [False]
 
 
 def test_sampled_networks_depend_on_the_case_not_on_its_chunk_and_average_to_the_mean_network():

@@ -16,26 +16,22 @@ from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet, largest_rate
 from meannet.train import Tally
 
-Forward = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-Tallied = Callable[[list[Tensor], Tensor, Tensor, Tensor, list[Tensor], int], None]
+Forward = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, list[Tensor]]]
 Stepped = Callable[[list[Tensor], list[Tensor], list[Tensor], list[Tensor], Tensor, Tensor], None]
 
 
 class Watched(nn.Module):
-    """A net and its objective: mean loss, number of errors, and which hidden layers gave anything but zero.
-
-    The last is (hidden layers,) bool.
-    """
+    """A net and its objective: mean loss, number of errors, and what the hidden layers gave."""
 
     def __init__(self, net: ConvNet):
         super().__init__()
         self.net = net
 
-    def forward(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         *hidden, outputs = self.net.activities(x)
         outputs = outputs.float()
-        active = torch.stack([activity.detach().amax() > 0 for activity in hidden])
-        return F.cross_entropy(outputs, targets), metrics.errors(outputs.detach(), targets), active
+        wrong = metrics.errors(outputs.detach(), targets)
+        return F.cross_entropy(outputs, targets), wrong, [activity.detach() for activity in hidden]
 
 
 class Learner:
@@ -51,8 +47,7 @@ class Learner:
         self.decays = [torch.tensor(decay, device=device) for decay in decays]
         self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
         self.limit = limit
-        self.tallied: Tallied = tallied_  # this and the next may be compiled ones
-        self.stepped: Stepped = stepped_
+        self.stepped: Stepped = stepped_  # may be a compiled one
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
         self.wrong = torch.zeros((), dtype=torch.int64, device=device)
         self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
@@ -69,30 +64,27 @@ class Learner:
     def update_(self, forward: Forward, x: Tensor, targets: Tensor, step: Tensor, momentum: Tensor) -> None:
         """One update; nothing in it waits for the device or depends on a value that is there."""
         with torch.enable_grad():
-            loss, wrong, active = forward(x, targets)
+            loss, wrong, hidden = forward(x, targets)
             gradients = list(torch.autograd.grad(loss, self.parameters))
         with torch.no_grad():
-            # A view with an axis: without, torch.compile takes a float64 tensor of a CPU for a number it may forget.
-            figures = [self.loss.view(1), self.wrong, self.active, self.moved]
-            self.tallied(figures, loss.detach(), wrong, active, gradients[: len(self.active)], len(targets))
+            self.tally_(loss.detach(), wrong, hidden, gradients[: len(hidden)], len(targets))
             self.step_(gradients, step, momentum)
+
+    def tally_(self, loss: Tensor, wrong: Tensor, hidden: list[Tensor], gradients: list[Tensor], cases: int) -> None:
+        """Add an update to the figures of its epoch: which hidden layers gave anything, and whether weights moved.
+
+        Not compiled, since all layers at a time is what keeps kernels few.
+        """
+        self.loss.add_(loss, alpha=cases)
+        self.wrong.add_(wrong)
+        self.active.logical_or_(torch.stack(torch._foreach_norm(hidden, math.inf)))
+        self.moved.logical_or_(torch.stack(torch._foreach_norm(gradients, math.inf)).any())
 
     def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
         """The step, then the bound, which cannot be compiled with it: bounded weights are views of parameters."""
         self.stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
         for weight in self.bounded:
             constrain_incoming_(weight, self.limit)
-
-
-def tallied_(
-    figures: list[Tensor], loss: Tensor, wrong: Tensor, active: Tensor, gradients: list[Tensor], cases: int
-) -> None:
-    """Add an update to the figures of its epoch; gradients of hidden weights say whether anything moved."""
-    total, errors, ever_active, moved = figures
-    total.add_(loss.double() * cases)
-    errors.add_(wrong)
-    ever_active.logical_or_(active)
-    moved.logical_or_(torch.stack([gradient.abs().amax() for gradient in gradients]).amax() > 0)
 
 
 def stepped_(
@@ -105,11 +97,14 @@ def stepped_(
 ) -> None:
     """velocity := momentum * velocity - step * (gradient + decay * weight), weight += velocity.
 
-    Decays are tensors too: a compiled version then serves nets with other ones.
+    Decays are tensors too: a compiled version, which is one kernel for all layers, then serves nets with other ones.
     """
-    for parameter, velocity, gradient, decay in zip(parameters, velocities, gradients, decays, strict=True):
-        velocity.mul_(momentum).sub_(step * (gradient + decay * parameter))
-        parameter.add_(velocity)
+    change = torch._foreach_mul(parameters, decays)
+    torch._foreach_add_(change, gradients)
+    torch._foreach_mul_(change, step)
+    torch._foreach_mul_(velocities, momentum)
+    torch._foreach_sub_(velocities, change)
+    torch._foreach_add_(parameters, velocities)
 
 
 class Plain:

@@ -146,15 +146,15 @@ class Plain:
         *,
         channels: int = 3,
         low: bool = False,
-        compiled: bool = False,
+        backend: Callable[..., Any] | None = None,
     ):
         tf32 = fleet.device.type == "cuda" and torch.backends.cudnn.allow_tf32
         self.precision = "tf32 convolutions, float32 weights" if tf32 else "float32"
         self.fleet, self.ranks, self.batch, self.own = fleet, ranks, batch, batch // ranks.world
         self.learner, self.low = Learner(fleet, 0, limit), low
         patched = Patched(fleet, ranks.rank * self.own, channels)
-        if compiled:
-            patched.compile(dynamic=False, fullgraph=True)
+        if backend is not None:
+            patched.compile(dynamic=False, fullgraph=True, backend=backend)
         self.alone = ranks.world == 1
         self.patched: Callable[[Tensor, Tensor], Any] = patched
         if not self.alone:

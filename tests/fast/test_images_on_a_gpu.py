@@ -14,10 +14,7 @@ from meannet.train import train
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    # What the compiler says of itself.
-    pytest.mark.filterwarnings(
-        "ignore:.*torch.jit:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
-    ),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # what the compiler says of itself
 ]
 SHAPE = (3, 16, 16)
 CONV = Conv(banks=(32, 32), pools=("max", "average"), local=(8,))

@@ -6,6 +6,7 @@ one ended: it reads its place in the batch order from memory and moves it on.
 
 import copy
 import gc
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -17,8 +18,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from meannet.core import philox
-from meannet.images import Forward, Learner, Stepped, Tallied, Watched, stepped_, tallied_, tally
+from meannet.images import Forward, Learner, Stepped, Watched, stepped_, tally
 from meannet.nn.convfleet import ConvFleet
+from meannet.nn.dropout import Dropout
 from meannet.train import Tally
 
 MOST_IN_A_GRAPH = 40
@@ -53,7 +55,7 @@ class Captured:
         self.precision = f"{str(self.products).removeprefix('torch.')} products, float32 weights"
         self.targets = targets
         self.images = torch.cat([self.resident(part) for part in inputs.split(1000)])  # (cases, rows, columns, 8)
-        forwards = _forwards(fleet, compiled and self.on_gpu)
+        forwards = _forwards(fleet) if compiled and self.on_gpu else [Watched(net) for net in fleet.nets]
         whole, rest = divmod(self.cases, self.batch)
         self.lanes = []
         stream = torch.cuda.Stream() if self.on_gpu else None
@@ -61,11 +63,10 @@ class Captured:
             if self.on_gpu and side_by_side:
                 stream = torch.cuda.Stream()
             lane = _Lane(self, Learner(fleet, net, bound), stream)
-            if compiled and self.on_gpu:
-                lane.learner.tallied, lane.learner.stepped = compiled_tally(), compiled_step()
-            lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net]))
+            stepped = compiled_step() if compiled and self.on_gpu else stepped_
+            lane.pieces.append(_Piece(lane, self.batch, whole, forwards[net], stepped))
             if rest:  # one update an epoch: not worth a compilation of its own
-                lane.pieces.append(_Piece(lane, rest, 1, Watched(fleet.nets[net])))
+                lane.pieces.append(_Piece(lane, rest, 1, Watched(fleet.nets[net]), stepped_))
             self.lanes.append(lane)
 
     def resident(self, images: Tensor) -> Tensor:
@@ -129,8 +130,8 @@ class _Lane:
 class _Piece:
     """A run of updates on mini-batches of one size, and its graph."""
 
-    def __init__(self, lane: _Lane, cases: int, updates: int, forward: Forward):
-        self.lane, self.cases, self.forward = lane, cases, forward
+    def __init__(self, lane: _Lane, cases: int, updates: int, forward: Forward, stepped: Stepped):
+        self.lane, self.cases, self.forward, self.stepped = lane, cases, forward, stepped
         self.updates = max(n for n in range(1, min(updates, MOST_IN_A_GRAPH) + 1) if updates % n == 0)
         self.replays = updates // self.updates
         self.places = torch.arange(cases, device=lane.order.device)
@@ -152,10 +153,11 @@ class _Piece:
         low = engine.products != torch.float32
         precision = torch.autocast("cuda", engine.products, cache_enabled=False) if low else nullcontext()
 
-        def forward(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        def forward(images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
             with precision:
                 return self.forward(images, targets)
 
+        lane.learner.stepped = self.stepped
         lane.learner.update_(forward, x, targets, lane.step, lane.momentum)
         lane.first += self.cases
 
@@ -191,37 +193,47 @@ class _Piece:
         self.graph = graph
 
 
-@cache
-def compiled_tally(backend: str = "inductor") -> Tallied:
-    return torch.compile(tallied_, dynamic=False, fullgraph=True, backend=backend)
+def inductor(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """torch's own compiler, which has nothing to tell those who only train a net.
+
+    What is left in float32 is to be float32, not TF32. Online softmax, of which it may say that it had to do without,
+    is of no use for these few outputs.
+    """
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def quietly(*given: Any, **named: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
+            return compile_fx_inner(*given, **named)
+
+    return compile_fx(graph, inputs, inner_compile=quietly, config_patches={"online_softmax": False})
+
+
+def compiled(function: Callable[..., Any], backend: Any = inductor) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=False, fullgraph=True, backend=backend)
 
 
 @cache
-def compiled_step(backend: str = "inductor") -> Stepped:
-    """A step with decay and momentum in one pass over the weights of a layer; one compilation for nets of one shape."""
-    return torch.compile(stepped_, dynamic=False, fullgraph=True, backend=backend)
+def compiled_step(backend: Any = inductor) -> Stepped:
+    """A step with decay and momentum in one pass over all weights; one compilation for nets of one shape."""
+    return compiled(stepped_, backend)
 
 
-def _forwards(fleet: ConvFleet, compiled: bool) -> list[Forward]:
-    """The forward pass of each net; nets that omit the same layers at the same rates share a compilation."""
-    watched = [Watched(net) for net in fleet.nets]
-    if not compiled:
-        return list(watched)
-    shared: dict[tuple[Any, ...], Callable[..., Any]] = {}
-    found: list[Forward] = []
-    for one in watched:
-        kind = tuple((int(d.layer), float(d.rates)) for d in one.net.dropouts())
-        if kind not in shared:
-            # A copy, whose own tensors are never used: with those of one net in it, others would not fit.
-            shared[kind] = torch.compile(_functional(copy.deepcopy(one)), dynamic=False, fullgraph=True)
-        found.append(_applied(shared[kind], one))
-    return found
+def _forwards(fleet: ConvFleet, backend: Any = inductor) -> list[Forward]:
+    """The compiled forward pass of each net; one compilation for all of them.
+
+    What is compiled omits units of every layer of which some net does: of a net that does not, at a rate of zero, which
+    costs it less than a compilation of its own would. Its own tensors are never used: with those of one net in it,
+    others would not fit.
+    """
+    common = copy.deepcopy(Watched(fleet.nets[0])).train()
+    for k, layer in enumerate(common.net.weight_layers()):
+        omitted = any(net.weight_layers()[k].dropout is not None for net in fleet.nets)
+        layer.dropout = Dropout(0.0, layer=k).to(fleet.device) if omitted else None
+    call = compiled(lambda tensors, x, targets: functional_call(common, tensors, (x, targets)), backend)
+    return [_applied(call, copy.deepcopy(common), Watched(net)) for net in fleet.nets]
 
 
-def _functional(template: Watched) -> Callable[..., Any]:
-    return lambda tensors, x, targets: functional_call(template, tensors, (x, targets))
-
-
-def _applied(call: Callable[..., Any], one: Watched) -> Forward:
-    tensors = dict(one.named_parameters()) | dict(one.named_buffers())
+def _applied(call: Callable[..., Any], common: Watched, one: Watched) -> Forward:
+    tensors = dict(common.named_buffers()) | dict(one.named_parameters()) | dict(one.named_buffers())
     return lambda x, targets: call(tensors, x, targets)

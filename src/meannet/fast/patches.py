@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meannet.fast.images import CHANNELS, WARM_UPS, compiled_step
+from meannet.fast.images import CHANNELS, WARM_UPS, compiled_step, inductor
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet
@@ -42,9 +42,9 @@ class Fast:
     ):
         self.on_gpu = fleet.device.type == "cuda"
         join_(fleet.nets[0], groups == "joined")
-        compiled = compiled and self.on_gpu
-        self.plain = Plain(fleet, batch, limit, ranks, channels=CHANNELS, low=self.on_gpu, compiled=compiled)
-        if compiled:
+        backend = inductor if compiled and self.on_gpu else None
+        self.plain = Plain(fleet, batch, limit, ranks, channels=CHANNELS, low=self.on_gpu, backend=backend)
+        if backend:
             self.plain.learner.stepped = compiled_step()
         self.captured = captured and self.on_gpu and ranks.world == 1
         self.graph: torch.cuda.CUDAGraph | None = None
