@@ -203,6 +203,18 @@ def test_sampled_networks_depend_on_the_case_not_on_its_chunk_and_average_to_the
     assert all(dropout.purpose == 0 and dropout.first_case == 0 for dropout in masks)
 
 
+@torch.no_grad()
+def test_samples_that_share_what_lies_below_the_first_omission_are_whole_passes():
+    made, (inputs, _) = fleet((*RATES, Rates(conv=0.2), Rates(conv=0.2, top=0.5)), [(0.0, 0.0)] * 4), pictures()
+    outputs, x = made.sampler(inputs[10:], range(10, 37)), made.centred(inputs[10:])
+    for sample in (4, 0):
+        for net, found in zip(made.nets, outputs(sample), strict=True):
+            with net.sampling(sample, 10):
+                assert net.train()(x).equal(found)
+    assert [net.first_omitting() for net in made.nets] == [None, 2, 0, 0]
+    assert not outputs(0)[1:].isclose(outputs(1)[1:]).all(2).any()
+
+
 def test_testing_in_chunks_is_testing_at_once(monkeypatch):
     made, (inputs, targets) = fleet(), pictures()
     whole = evaluate.mean_network_figures(made, inputs, targets)

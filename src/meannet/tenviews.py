@@ -56,7 +56,7 @@ def sampled(
     """
     net, wrong = fleet.nets[0], torch.zeros(2, len(counts), dtype=torch.int64, device=fleet.device)
     mean_network, done = torch.zeros((), dtype=torch.int64, device=fleet.device), 0
-    first = next((k for k, layer in enumerate(net.weight_layers()) if layer.dropout is not None), None)
+    first = net.first_omitting()
     for images, right in _blocks(fleet, data, part, cases, workers):
         below, mean = [], torch.zeros((), device=fleet.device)
         net.eval()
@@ -65,10 +65,9 @@ def sampled(
             mean = mean + found[-1].softmax(-1)
             below += [found[first]] if first is not None else []
         mean_network += (mean.argmax(1) != right).sum()
-        net.train()
         logs = probabilities = torch.zeros((), device=fleet.device)
         for sample in range(counts[-1]):
-            seen = [_thinned(net, first, activity, sample, done) for activity in below] if first is not None else [mean]
+            seen = [net.thinned(activity, sample, done).softmax(-1) for activity in below] or [mean]
             own = torch.stack(seen).mean(0)
             # Neither renormalising nor dividing by the count moves the largest probability.
             logs, probabilities = logs + own.log(), probabilities + own
@@ -79,18 +78,6 @@ def sampled(
         done += len(images)
     arithmetic, geometric = wrong.tolist()
     return {"mean_network": int(mean_network), "arithmetic": arithmetic, "geometric": geometric}
-
-
-def _thinned(net: ConvNet, first: int, activity: Tensor, sample: int, done: int) -> Tensor:
-    """Probabilities of sampled networks, from the activity of the first layer that omits units; `done` cases before."""
-    layers = net.weight_layers()
-    with net.sampling(sample, done):
-        dropout = layers[first].dropout
-        assert dropout is not None
-        x = dropout(activity)
-        for layer in layers[first + 1 :]:
-            x = layer(x)
-    return x.softmax(-1)
 
 
 def _centred(net: ConvNet, fleet: ConvFleet, images: Tensor) -> Tensor:

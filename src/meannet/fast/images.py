@@ -193,7 +193,7 @@ class _Piece:
         self.graph = graph
 
 
-def inductor(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def inductor(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """torch's own compiler, which has nothing to tell those who only train a net.
 
     What is left in float32 is to be float32, not TF32. Online softmax, of which it may say that it had to do without,

@@ -4,7 +4,7 @@ Each net is a module, and its parameters are views of the fleet's tensors: what 
 so to the other. Nets take turns; a convolution of one net has enough to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,9 @@ class ConvFleet(dense.Fleet):
 
     @property
     def floats_a_case(self) -> int:
-        return max(weight.shape[1] for weight in self.weights) * self.nets[0].shape[1] * self.nets[0].shape[2]
+        _, rows, columns = self.nets[0].shape
+        layers = [layer.layer for layer in self.nets[0].weight_layers()]
+        return max(len(_bias(layer)) * (rows * columns if _convolves(layer) else 1) for layer in layers)
 
     def centred(self, images: Tensor) -> Tensor:
         """Pixels as the nets take them: less the mean, times the scale, channels last; a grey image may be one row."""
@@ -46,11 +48,17 @@ class ConvFleet(dense.Fleet):
         return torch.stack([net.eval()(x) for net in self.nets])
 
     def sampled_outputs(self, inputs: Tensor, sample: int, cases: range) -> Tensor:
-        x, found = self.centred(inputs), []
-        for net in self.nets:
-            with net.sampling(sample, cases.start):
-                found.append(net.train()(x))
-        return torch.stack(found)
+        return self.sampler(inputs, cases)(sample)
+
+    def sampler(self, inputs: Tensor, cases: range) -> Callable[[int], Tensor]:
+        x = self.centred(inputs)
+        below = [net.activities(x, net.first_omitting())[-1] for net in self.nets]
+
+        def outputs(sample: int) -> Tensor:
+            pairs = zip(self.nets, below, strict=True)
+            return torch.stack([net.thinned(own, sample, cases.start) if net.dropouts() else own for net, own in pairs])
+
+        return outputs
 
     def parameters(self, net: int) -> list[Tensor]:
         """Weights and then biases of one net, in the shapes of its layers."""

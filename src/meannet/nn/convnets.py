@@ -89,12 +89,14 @@ class ConvNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.activities(x)[-1]
 
-    def activities(self, x: Tensor) -> list[Tensor]:
-        """What each layer gives before any of its units are omitted, and last the outputs."""
+    def activities(self, x: Tensor, last: int | None = None) -> list[Tensor]:
+        """What each layer up to the `last` wanted gives before any of its units are omitted; then come the outputs."""
         image, found = x[:, : self.shape[0]], []
         for k, layer in enumerate(self.weight_layers()):
             beside = (self.subsampled(image),) if k == 1 and self.subsampled is not None else ()
             found.append(layer.activity(x, *beside))
+            if k == last:
+                break
             x = found[-1] if layer.dropout is None else layer.dropout(found[-1])
         return found
 
@@ -103,6 +105,21 @@ class ConvNet(nn.Module):
 
     def dropouts(self) -> list[Dropout]:
         return [layer.dropout for layer in self.weight_layers() if layer.dropout is not None]
+
+    def first_omitting(self) -> int | None:
+        """The first layer that may omit units; what lies below it is the same in all thinned networks."""
+        return next((k for k, layer in enumerate(self.weight_layers()) if layer.dropout is not None), None)
+
+    def thinned(self, activity: Tensor, sample: int, first_case: int) -> Tensor:
+        """Outputs of the thinned network number `sample`, from the activity of the first layer that omits units."""
+        first, layers = self.first_omitting(), self.train().weight_layers()
+        dropout = layers[first].dropout if first is not None else None
+        assert first is not None and dropout is not None and (first or self.subsampled is None)
+        with self.sampling(sample, first_case):
+            x = dropout(activity)
+            for layer in layers[first + 1 :]:
+                x = layer(x)
+        return x
 
     @contextmanager
     def sampling(self, sample: int, first_case: int) -> Iterator[None]:

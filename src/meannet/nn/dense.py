@@ -3,7 +3,7 @@
 This is the plain version, the truth that the fast ones are tested against.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -79,6 +79,10 @@ class Fleet:
     def sampled_outputs(self, inputs: Tensor, sample: int, cases: range) -> Tensor:
         """Of one thinned network a net, drawn for these numbers of test cases: (nets, cases, outputs)."""
         return activities(self, inputs, masks(self, sample, cases, SAMPLE))[-1]
+
+    def sampler(self, inputs: Tensor, cases: range) -> Callable[[int], Tensor]:
+        """`sampled_outputs` by the number of the sample; what all samples have in common is computed once."""
+        return lambda sample: self.sampled_outputs(inputs, sample, cases)
 
 
 def initial_fleet(
