@@ -1,6 +1,7 @@
 """Parts of the image nets, against loops in numpy, finite differences and torch's own functions."""
 
 import copy
+import math
 import shutil
 
 import numpy as np
@@ -228,6 +229,31 @@ def test_compiled_pools_have_the_same_gradients_at_the_edges(kind):
     above = randn(2, 3, 4, 3)
     expected, found = (torch.autograd.grad(made(x), x, above)[0] for made in (pool, torch.compile(pool, dynamic=False)))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (2, 2), (3, 1), (2, 3), (5, 2), (12, 1)])
+@pytest.mark.parametrize("sides", [(8, 6), (9, 13)])
+def test_compiled_maxima_have_torchs_values_and_gradients_with_ties_and_what_is_not_finite(size, stride, sides):
+    torch.compiler.reset()
+    x = randn(3, 2, *sides).round()  # many places are as large as each other
+    x[0, 0, 3, 2], x[1, 1] = math.nan, -math.inf
+    x.requires_grad_()
+    pool = Pool2d("max", size, stride)
+    expected, found = pool(x), torch.compile(pool, backend="aot_eager", fullgraph=True)(x)
+    np.testing.assert_array_equal(found.detach(), expected.detach())
+    above = randn(*expected.shape)
+    gradients = [torch.autograd.grad(shown, x, above)[0] for shown in (expected, found)]
+    np.testing.assert_allclose(gradients[1], gradients[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 20])
+def test_compiled_response_norm_is_a_loop_over_banks_with_the_same_gradients(size):
+    torch.compiler.reset()
+    norm, x = ResponseNorm(size, 0.3, 0.6), (10 * randn(2, 12, 3, 2)).requires_grad_()
+    found, above = torch.compile(norm, backend="aot_eager", fullgraph=True)(x), randn(2, 12, 3, 2)
+    np.testing.assert_allclose(found.detach(), response_by_loop(x.detach(), size, 0.3 / size, 0.6, 1.0), rtol=1e-12)
+    gradients = [torch.autograd.grad(shown, x, above)[0] for shown in (norm(x), found)]
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-10, atol=1e-12)
 
 
 def test_an_average_at_the_edge_is_that_of_the_places_that_are_there():
