@@ -81,7 +81,7 @@ class Fleet:
         return activities(self, inputs, masks(self, sample, cases, SAMPLE))[-1]
 
     def sampler(self, inputs: Tensor, cases: range) -> Callable[[int], Tensor]:
-        """`sampled_outputs` by the number of the sample; what all samples have in common is computed once."""
+        """`sampled_outputs` by the number of the sample; what samples of a net have in common may be computed once."""
         return lambda sample: self.sampled_outputs(inputs, sample, cases)
 
 
