@@ -11,7 +11,7 @@ from tiny import agree, changes, copies, joint, logistic, machine, model_statist
 from meannet.pretrain import ais, dbm
 from meannet.pretrain.dbm import DBM
 from meannet.pretrain.draws import Draws
-from meannet.pretrain.rbm import initial_rbm
+from meannet.pretrain.rbm import free_energy, initial_rbm
 
 V, H1, H2 = 4, 3, 2
 ONE, NONE = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
@@ -126,15 +126,24 @@ def test_annealed_importance_sampling_is_exact_without_weights():
     for kind, labels in (("bernoulli", 2), ("gaussian", 0)):
         made = machine(visible=5, kind=kind, labels=labels)
         made.weights.zero_()
-        made.hidden_biases.zero_()
         found = ais.log_partition(made, temperatures=3, particles=10)
         a = made.visible_biases.numpy()
         if kind == "gaussian":
             visible = 2.5 * np.log(2 * np.pi) * np.ones(2)
         else:
             visible = np.log1p(np.exp(a[:, :3])).sum(1) + logsumexp(a[:, 3:], axis=1)
-        np.testing.assert_allclose(found.log_partition, visible + 3 * np.log(2), rtol=1e-12)
+        hidden = np.log1p(np.exp(made.hidden_biases.numpy())).sum(1)
+        np.testing.assert_allclose(found.log_partition, visible + hidden, rtol=1e-12)
         np.testing.assert_allclose(found.low, found.high)
+
+
+def test_few_temperatures_do_where_biases_keep_most_units_off():
+    made = initial_rbm(5, 300, seeds=[0, 1, 2], sd=1.0, dtype=torch.float64)
+    made.hidden_biases.fill_(-4)  # most pixels of digits are off
+    states = torch.tensor(list(itertools.product((0.0, 1.0), repeat=5)), dtype=torch.float64)
+    exact = (-free_energy(made, states[None].expand(3, -1, -1))).logsumexp(1)
+    found = ais.log_partition(made, temperatures=20, particles=200)
+    torch.testing.assert_close(found.log_partition, exact, rtol=0, atol=0.1)
 
 
 def test_a_composed_machine_has_both_layers_weights_and_the_sum_of_biases_between_them():
