@@ -76,8 +76,24 @@ def test_mean_field_solves_its_equations_with_and_without_labels():
         np.testing.assert_allclose(second, logistic(first @ w2.T + c + extra), atol=1e-9)
 
 
+def statistics_of_means(made, labels):
+    """Under the machine, of both layers' means: the first one's given the others' states, the second's given those."""
+    w1, w2, _, b, c = pieces(made)
+    u, e = made.folded.weights[0, V:, H1:].numpy(), made.folded.visible_biases[0, H1:].numpy()
+    _, others, p = joint(made.folded)  # states of visible and second-layer units together
+    p = p.sum(0) / p.sum()
+    first, y = logistic(others[:, :V] @ w1.T + others[:, V:] @ w2 + b), np.zeros((len(p), 0))
+    if labels:
+        y = np.exp(others[:, V:] @ u + e)
+        y /= y.sum(1, keepdims=True)
+    inside = np.concatenate((first, y), 1)
+    outside = np.concatenate((others[:, :V], logistic(first @ w2.T + y @ u.T + c)), 1)
+    return np.einsum("s,so,si->oi", p, outside, inside), p @ inside, p @ outside
+
+
+@pytest.mark.parametrize("states", ["samples", "means"])
 @pytest.mark.parametrize("labels", [0, 2])
-def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_chains_have_mixed(labels):
+def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_chains_have_mixed(labels, states):
     nets = 4000
     made = tiny_dbm(labels=labels, scale=0.8)
     many = DBM(copies(made.folded, nets), V, torch.zeros(0), made.activities.repeat(nets, 1))
@@ -85,10 +101,12 @@ def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_ch
     v = (torch.rand(5, V, generator=torch.Generator().manual_seed(3)) > 0.5).double()[None]
     y = torch.eye(2, dtype=torch.float64)[[0, 1, 1, 0, 1]][None] if labels else None
     first, second = (m[0].numpy() for m in dbm.mean_field(made, v, y, 20))
-    dbm.joint_update_(many, v, y, Draws(many.folded.seeds, 0, 0), step=ONE, momentum=NONE, sweeps=20, steps=2)
+    draws = Draws(many.folded.seeds, 0, 0)
+    dbm.joint_update_(many, v, y, draws, step=ONE, momentum=NONE, sweeps=20, steps=2, states=states)
     inside = first if y is None else np.concatenate((first, y[0].numpy()), 1)
     outside = np.concatenate((v[0].numpy(), second), 1)
-    products, visible, hidden = model_statistics(made.folded)
+    found = model_statistics(made.folded) if states == "samples" else statistics_of_means(made, labels)
+    products, visible, hidden = found
     weights = outside.T @ inside / 5 - products
     if labels:
         weights[:V, H1:] = 0  # visible units and labels are not connected
