@@ -11,7 +11,7 @@ from tiny import agree, changes, copies, joint, logistic, machine, model_statist
 from meannet.pretrain import ais, dbm
 from meannet.pretrain.dbm import DBM
 from meannet.pretrain.draws import Draws
-from meannet.pretrain.rbm import initial_rbm
+from meannet.pretrain.rbm import free_energy, initial_rbm
 
 V, H1, H2 = 4, 3, 2
 ONE, NONE = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
@@ -76,8 +76,24 @@ def test_mean_field_solves_its_equations_with_and_without_labels():
         np.testing.assert_allclose(second, logistic(first @ w2.T + c + extra), atol=1e-9)
 
 
+def statistics_of_means(made, labels):
+    """Under the machine, of both layers' means: the first one's given the others' states, the second's given those."""
+    w1, w2, _, b, c = pieces(made)
+    u, e = made.folded.weights[0, V:, H1:].numpy(), made.folded.visible_biases[0, H1:].numpy()
+    _, others, p = joint(made.folded)  # states of visible and second-layer units together
+    p = p.sum(0) / p.sum()
+    first, y = logistic(others[:, :V] @ w1.T + others[:, V:] @ w2 + b), np.zeros((len(p), 0))
+    if labels:
+        y = np.exp(others[:, V:] @ u + e)
+        y /= y.sum(1, keepdims=True)
+    inside = np.concatenate((first, y), 1)
+    outside = np.concatenate((others[:, :V], logistic(first @ w2.T + y @ u.T + c)), 1)
+    return np.einsum("s,so,si->oi", p, outside, inside), p @ inside, p @ outside
+
+
+@pytest.mark.parametrize("states", ["samples", "means"])
 @pytest.mark.parametrize("labels", [0, 2])
-def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_chains_have_mixed(labels):
+def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_chains_have_mixed(labels, states):
     nets = 4000
     made = tiny_dbm(labels=labels, scale=0.8)
     many = DBM(copies(made.folded, nets), V, torch.zeros(0), made.activities.repeat(nets, 1))
@@ -85,10 +101,12 @@ def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_ch
     v = (torch.rand(5, V, generator=torch.Generator().manual_seed(3)) > 0.5).double()[None]
     y = torch.eye(2, dtype=torch.float64)[[0, 1, 1, 0, 1]][None] if labels else None
     first, second = (m[0].numpy() for m in dbm.mean_field(made, v, y, 20))
-    dbm.joint_update_(many, v, y, Draws(many.folded.seeds, 0, 0), step=ONE, momentum=NONE, sweeps=20, steps=2)
+    draws = Draws(many.folded.seeds, 0, 0)
+    dbm.joint_update_(many, v, y, draws, step=ONE, momentum=NONE, sweeps=20, steps=2, states=states)
     inside = first if y is None else np.concatenate((first, y[0].numpy()), 1)
     outside = np.concatenate((v[0].numpy(), second), 1)
-    products, visible, hidden = model_statistics(made.folded)
+    found = model_statistics(made.folded) if states == "samples" else statistics_of_means(made, labels)
+    products, visible, hidden = found
     weights = outside.T @ inside / 5 - products
     if labels:
         weights[:V, H1:] = 0  # visible units and labels are not connected
@@ -126,15 +144,24 @@ def test_annealed_importance_sampling_is_exact_without_weights():
     for kind, labels in (("bernoulli", 2), ("gaussian", 0)):
         made = machine(visible=5, kind=kind, labels=labels)
         made.weights.zero_()
-        made.hidden_biases.zero_()
         found = ais.log_partition(made, temperatures=3, particles=10)
         a = made.visible_biases.numpy()
         if kind == "gaussian":
             visible = 2.5 * np.log(2 * np.pi) * np.ones(2)
         else:
             visible = np.log1p(np.exp(a[:, :3])).sum(1) + logsumexp(a[:, 3:], axis=1)
-        np.testing.assert_allclose(found.log_partition, visible + 3 * np.log(2), rtol=1e-12)
+        hidden = np.log1p(np.exp(made.hidden_biases.numpy())).sum(1)
+        np.testing.assert_allclose(found.log_partition, visible + hidden, rtol=1e-12)
         np.testing.assert_allclose(found.low, found.high)
+
+
+def test_few_temperatures_do_where_biases_keep_most_units_off():
+    made = initial_rbm(5, 300, seeds=[0, 1, 2], sd=1.0, dtype=torch.float64)
+    made.hidden_biases.fill_(-4)  # most pixels of digits are off
+    states = torch.tensor(list(itertools.product((0.0, 1.0), repeat=5)), dtype=torch.float64)
+    exact = (-free_energy(made, states[None].expand(3, -1, -1))).logsumexp(1)
+    found = ais.log_partition(made, temperatures=20, particles=200)
+    torch.testing.assert_close(found.log_partition, exact, rtol=0, atol=0.1)
 
 
 def test_a_composed_machine_has_both_layers_weights_and_the_sum_of_biases_between_them():

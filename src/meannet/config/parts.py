@@ -153,6 +153,7 @@ class Joint:
     sweeps: int = 30  # of mean field for each mini-batch
     chains: int = 100
     steps: int = 5  # Gibbs steps of the chains for each mini-batch
+    states: Literal["means", "samples"] = "means"  # of the second layer in the model's statistics
     targets: tuple[float, ...] = (0.2, 0.1)  # mean activities that the two layers are pulled to
     cost: float = 0.001  # how strongly
 

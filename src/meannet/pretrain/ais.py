@@ -26,7 +26,8 @@ class Estimate:
 def log_partition(rbm: RBM, *, temperatures: int = 1000, particles: int = 100) -> Estimate:
     """Estimated from chains that begin at independent visible units and end at the machine itself.
 
-    At inverse temperature b hidden units see b times their total input. A deep Boltzmann machine's is that of its
+    At inverse temperature b weights are b times what they are; biases are themselves at all of them, since chains that
+    begin where most units are off, as in digits, have less far to go. A deep Boltzmann machine's is that of its
     `folded` machine. `low` is minus infinity where three standard errors reach zero.
     """
     nets, device, dtype = len(rbm.seeds), rbm.device, rbm.weights.dtype
@@ -34,10 +35,10 @@ def log_partition(rbm: RBM, *, temperatures: int = 1000, particles: int = 100) -
     visible = sample_visible(rbm, nothing, Draws(rbm.seeds, STAGE, 0))
     log_weights = torch.zeros(nets, particles, device=device, dtype=torch.float64)
     for k in range(1, temperatures + 1):
-        total = torch.baddbmm(rbm.hidden_biases[:, None], visible, rbm.weights.mT).double()
+        total, biases = torch.bmm(visible, rbm.weights.mT).double(), rbm.hidden_biases[:, None].double()
         now, before = k / temperatures, (k - 1) / temperatures
-        log_weights += (F.softplus(now * total) - F.softplus(before * total)).sum(-1)
-        cooler = replace(rbm, weights=now * rbm.weights, hidden_biases=now * rbm.hidden_biases, rounded=None)
+        log_weights += (F.softplus(now * total + biases) - F.softplus(before * total + biases)).sum(-1)
+        cooler = replace(rbm, weights=now * rbm.weights, rounded=None)
         draws = Draws(rbm.seeds, STAGE, k)
         visible = sample_visible(cooler, sample_hidden(cooler, visible, draws), draws)
     start = _log_partition_without_weights(rbm)
@@ -48,9 +49,9 @@ def log_partition(rbm: RBM, *, temperatures: int = 1000, particles: int = 100) -
 
 
 def _log_partition_without_weights(rbm: RBM) -> Tensor:
-    """Of the machine in which hidden units see nothing, biases included, (nets,) in float64."""
+    """Of the machine that has biases only, (nets,) in float64."""
     units = rbm.visible_biases.double()
-    found = rbm.sizes[1] * math.log(2) * torch.ones_like(units[:, 0])
+    found = F.softplus(rbm.hidden_biases.double()).sum(1)
     if rbm.labels:
         found = found + units[:, -rbm.labels :].logsumexp(1)
         units = units[:, : -rbm.labels]

@@ -75,10 +75,7 @@ def mean_field(dbm: DBM, visible: Tensor, labels: Tensor | None = None, sweeps: 
     Each sweep sets the first layer given the second, then the second given the first, which never lowers the bound. A
     fixed number of sweeps needs no look at how far the means moved. It begins with one pass up, the input doubled.
     """
-    below, between = _below(dbm, visible), _parts(dbm)[1]
-    above = dbm.folded.hidden_biases[:, None, dbm.inputs :]
-    if labels is not None:
-        above = above + torch.matmul(labels, _parts(dbm)[2].mT)
+    below, between, above = _below(dbm, visible), _parts(dbm)[1], _above(dbm, labels)
     units = logistic if fused(between) else _logistic
     first = (2 * below).sigmoid()
     second = units(first, between.mT, above)
@@ -114,10 +111,16 @@ def joint_update_(
     decay: float = 0.0,
     sweeps: int = 30,
     steps: int = 5,
+    states: str = "means",
     targets: tuple[float, float] = (0.2, 0.1),
     cost: float = 0.0,
 ) -> None:
     """One update of all layers: mean field for the data, chains for the model; `labels` are one-hot.
+
+    Of the second layer the model's statistics have, as in the authors' code, its means given the means of the first
+    layer and the labels; or, with `states="samples"`, the chains' states. The latter follow the bound's gradient, the
+    former do not: units that are mostly off are on more often given states than given means. But mean field makes the
+    same mistake on the data's side, and where it is on one side only the second layer falls silent.
 
     The sparsity pull takes `cost` times what a unit's running mean activity exceeds its target off its activities in
     the data's statistics.
@@ -130,11 +133,14 @@ def joint_update_(
         second = second - cost * (dbm.activities[:, None, hidden:] - targets[1])
     inside = first if labels is None else torch.cat((first, labels.expand(len(first), -1, -1)), -1)
     outside = torch.cat((visible.expand(len(second), -1, -1), second), -1)
-    states = chain_(dbm, draws, steps)
+    beyond = chain_(dbm, draws, steps)
+    within = visible_means(dbm.folded, beyond)
+    if states == "means":
+        beyond = torch.cat((beyond[..., : dbm.inputs], _second_means(dbm, within)), -1)
     step_(
         dbm.folded,
         (inside, outside),
-        (visible_means(dbm.folded, states), states),
+        (within, beyond),
         step=step,
         momentum=momentum,
         decay=decay,
@@ -169,6 +175,19 @@ def _parts(dbm: DBM) -> tuple[Tensor, Tensor, Tensor]:
     """Weights (nets, visible, first), (nets, second, first) and (nets, second, labels)."""
     weights, hidden = dbm.folded.weights, dbm.sizes[1]
     return weights[:, : dbm.inputs, :hidden], weights[:, dbm.inputs :, :hidden], weights[:, dbm.inputs :, hidden:]
+
+
+def _second_means(dbm: DBM, within: Tensor) -> Tensor:
+    """Of the second layer given the first one and the labels, (nets, cases, first + labels)."""
+    hidden, between = dbm.sizes[1], _parts(dbm)[1]
+    units = logistic if fused(between) else _logistic
+    return units(within[..., :hidden], between.mT, _above(dbm, within[..., hidden:] if dbm.folded.labels else None))
+
+
+def _above(dbm: DBM, labels: Tensor | None) -> Tensor:
+    """The second layer's total input from labels, where they are known, and its biases."""
+    biases = dbm.folded.hidden_biases[:, None, dbm.inputs :]
+    return biases if labels is None else biases + torch.matmul(labels, _parts(dbm)[2].mT)
 
 
 def _below(dbm: DBM, visible: Tensor) -> Tensor:

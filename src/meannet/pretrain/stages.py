@@ -133,6 +133,7 @@ def _joint(stack: Stack, dbm: DBM, inputs: Inputs, targets: Tensor | None) -> lo
             decay=chosen.decay,
             sweeps=chosen.sweeps,
             steps=steps,
+            states=chosen.states,
             targets=(chosen.targets[0], chosen.targets[1]),
             cost=chosen.cost,
         )

@@ -129,6 +129,7 @@ def a2_dbm() -> Experiment:
             Source(path="pretrain.joint.sweeps", section=f"{AUTHORS}: at most 30; means settle within 10"),
             Source(path="pretrain.joint.chains", section=AUTHORS),
             Source(path="pretrain.joint.steps", section=AUTHORS),
+            Source(path="pretrain.joint.states", section=f"{AUTHORS}; samples leave the second layer nearly silent"),
             Source(path="pretrain.joint.targets", section=AUTHORS),
             Source(path="pretrain.joint.cost", section=AUTHORS),
         ),
