@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meannet.bench.work import Settings
+from meannet.cli import SPINS
 
 PATIENCE = 120.0  # seconds until a peer must be ready, and for one timing
 
@@ -28,7 +29,7 @@ class Participant:
         # Everyone waits as their own defaults say; ours chooses for itself.
         environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
         if who == "meannet-rbm":  # whose threads are torch's: they wait as the command line has them wait
-            environment["OMP_WAIT_POLICY"] = "passive"
+            environment["GOMP_SPINCOUNT"] = SPINS
         with (folder / f"{who}.err").open("w") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "meannet.bench.worker", who, str(folder)],

@@ -18,8 +18,8 @@ NOTES = {"torch-rbm": "as most people write it", "sklearn-rbm": "persistent chai
 
 
 def usual(where: str) -> dict[str, Sequence[Settings]]:
-    """A timing takes about a second on two cores, an epoch on a GPU; scikit-learn runs in both precisions it has."""
-    one = Settings(sizes=SIZES, device=where, updates=600 if where == "cuda" else 100)
+    """A timing is an epoch, seconds on two cores; scikit-learn runs in both precisions it has."""
+    one = Settings(sizes=SIZES, device=where, updates=600)
     ours = [one, replace(one, nets=FLEET)] if where == "cuda" else [one, replace(one, path="plain")]
     peers: dict[str, Sequence[Settings]] = {"meannet-rbm": ours, "torch-rbm": [one]}
     if where == "cpu":
