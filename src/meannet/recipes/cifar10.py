@@ -176,6 +176,14 @@ def quick() -> Experiment:
     )
 
 
+def choose_quick() -> Experiment:
+    """Decays of cifar10.quick's arm without dropout."""
+    full = quick()
+    one = replace(full, arms=(BACKPROP,))
+    decays = ((0.006, 0.002), (0.006, 0.02), (0.003, 0.02), (0.012, 0.02))
+    return replace(_choose("cifar10.choose_quick", one, decays), data=replace(full.data, held_out=True), time=full.time)
+
+
 def pools() -> Experiment:
     """F.1: overlapping pools aid generalisation; here the net without dropout with pools that do not overlap."""
     full = g_conv()
