@@ -50,6 +50,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "cifar10.choose_conv": cifar10.choose_conv,
     "cifar10.choose_local": cifar10.choose_local,
     "cifar10.choose_quick": cifar10.choose_quick,
+    "cifar10.choose_quick_dropout": cifar10.choose_quick_dropout,
     "cifar10.rates": cifar10.rates,
     "cifar10.pools": cifar10.pools,
     "cifar10.saturating": cifar10.saturating,

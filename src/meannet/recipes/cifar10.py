@@ -178,10 +178,12 @@ def quick() -> Experiment:
 
 def choose_quick() -> Experiment:
     """Decays of cifar10.quick's arm without dropout."""
-    full = quick()
-    one = replace(full, arms=(BACKPROP,))
-    decays = ((0.006, 0.002), (0.006, 0.02), (0.003, 0.02), (0.012, 0.02))
-    return replace(_choose("cifar10.choose_quick", one, decays), data=replace(full.data, held_out=True), time=full.time)
+    return _choose_quick("cifar10.choose_quick", BACKPROP, ((0.006, 0.002), (0.006, 0.02), (0.003, 0.02), (0.012, 0.02)))
+
+
+def choose_quick_dropout() -> Experiment:
+    """Decays of its arm with dropout."""
+    return _choose_quick("cifar10.choose_quick_dropout", DROPOUT, ((0.006, 0.002), (0.012, 0.002), (0.012, 0.008)))
 
 
 def pools() -> Experiment:
@@ -247,6 +249,12 @@ def _choose(name: str, full: Experiment, decays: Sequence[tuple[float, float]]) 
         for below, above in decays
     )
     return replace(_on_held_out(full, grid), recipe=name)
+
+
+def _choose_quick(name: str, arm: Arm, decays: Sequence[tuple[float, float]]) -> Experiment:
+    full = quick()
+    chosen = _choose(name, replace(full, arms=(arm,)), decays)
+    return replace(chosen, data=replace(full.data, held_out=True), time=full.time)
 
 
 def _on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
