@@ -134,12 +134,15 @@ def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):
 
 
 def test_the_table_of_pretraining_says_how_many_times_ours_each_is(tmp_path):
-    row = {"who": "meannet-rbm", "note": "", "nets": 1, "epochs_per_s": 4.0}
+    row = {"who": "meannet-rbm", "note": "", "nets": 1, "epochs_per_s": 4.0, "repeats": 7}
     peer = row | {"who": "peer", "note": "as is", "nets": 2, "epochs_per_s": 0.5}
     keep(tmp_path / "pretrain" / "here.json", {"rows": [row, peer], "device": "a CPU", "date": "2026-01-02"})
     text = speeds.pretrain_table(tmp_path, tmp_path)
     link = "[here](pretrain/here.json)"
-    assert f"| {link} | peer, 2 machines at once (as is) | 0.5 | 0.12 |" in text and "a CPU, 2026-01-02." in text
+    assert (
+        f"| {link} | peer, 2 machines at once (as is) | 0.5 | 0.12 |" in text
+        and "a CPU, 2026-01-02: medians of 7 repeats" in text
+    )
 
 
 def test_a_run_that_compares_settings_has_a_table_of_its_own(toy, tmp_path):

@@ -16,6 +16,7 @@ from typing import Any
 from meannet.bench.work import Settings
 from meannet.cli import SPINS
 
+WAITING = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"  # the latter is set by the command line, whose children these are
 PATIENCE = 120.0  # seconds until a peer must be ready, and for one timing
 
 
@@ -27,7 +28,7 @@ class Participant:
         plan = {"rows": [asdict(row) for row in rows], "cores": list(cores)}
         (folder / f"{who}.json").write_text(json.dumps(plan))
         # Everyone waits as their own defaults say; ours chooses for itself.
-        environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        environment = {name: value for name, value in os.environ.items() if name not in WAITING}
         if who == "meannet-rbm":  # whose threads are torch's: they wait as the command line has them wait
             environment["GOMP_SPINCOUNT"] = SPINS
         with (folder / f"{who}.err").open("w") as errors:

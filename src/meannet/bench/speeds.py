@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from meannet.bench.scale import NONE_YET
 from meannet.kept import files, link, markdown_table
 
 BENCH, EAGER = "bench", "torch-eager"
 PRETRAIN, SPEECH = "pretrain", "speech"
 FOLDERS = BENCH, PRETRAIN, SPEECH  # of results/
-NONE_YET = "No bench is kept yet."
 
 
 def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
@@ -68,13 +68,14 @@ def speech_table(folder: Path, base: Path) -> str:
 
 
 def pretrain_table(folder: Path, base: Path) -> str:
-    """What `meannet bench --pretrain --json` found: epochs a second, and how many times those of a peer ours are."""
+    """What `meannet bench --pretrain --json` found: epochs a second, and what multiple of our first row's they are."""
     rows, said = [], []
     for path in files(PRETRAIN, folder):
         found = json.loads(path.read_text(encoding="utf-8"))
         ours = found["rows"][0]["epochs_per_s"]
         where = f"[{path.stem}]({link(path, base)})"
-        said.append(f"{where} is {found['device']}, {found['date']}.")
+        repeats = found["rows"][0]["repeats"]
+        said.append(f"{where} is {found['device']}, {found['date']}: medians of {repeats} repeats, everyone in turn.")
         for row in found["rows"]:
             nets = f", {row['nets']} machines at once" if row["nets"] > 1 else ""
             note = f" ({row['note']})" if row["note"] else ""

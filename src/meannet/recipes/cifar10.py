@@ -276,7 +276,7 @@ def _on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
 
 
 def _aside(full: Experiment, section: str) -> Experiment:
-    """Something the paper says in passing: three seeds, half the epochs, judged on held-out images."""
+    """Something the paper says in passing: three seeds, 70 epochs, judged on held-out images."""
     return replace(
         full,
         paper=section,
