@@ -216,32 +216,31 @@ def test_nets_that_see_their_own_inputs_train_as_each_would_alone(path):
         dense.initial_fleet((4, 3, 2), [0], [torch.zeros(1, 1)] * 2, units="logistic")
     ):
         pytest.skip("the kernel was not built")
+    where = "cuda" if path == "kernels of the GPU" and torch.cuda.is_available() else "cpu"  # else Triton interprets
     versions = torch.rand(2, 30, 6, generator=torch.Generator().manual_seed(0))
     targets, which = torch.arange(30) % 3, torch.tensor([1, 0, 1])
     rates = [torch.full((3, 1), rate) for rate in (0.2, 0.5)]
 
-    def fleet(nets):
-        seeds = [4, 5, 6]
-        return dense.initial_fleet(
-            (6, 5, 3), [seeds[n] for n in nets], [rate[nets] for rate in rates], units="logistic", sd=0.5
-        )
+    def fleet(nets, device):
+        seeds, own_rates = [[4, 5, 6][n] for n in nets], [rate[nets].to(device) for rate in rates]
+        return dense.initial_fleet((6, 5, 3), seeds, own_rates, units="logistic", sd=0.5, device=device)
 
-    together = fleet([0, 1, 2])
-    own = OwnInputs(versions, which)
+    together = fleet([0, 1, 2], where)
+    own = OwnInputs(versions.to(where), which.to(where))
     if path == "kernels of the GPU":
         pytest.importorskip("triton", reason="Triton is not installed")
         from meannet.fast.cuda import Captured
 
-        engine = Captured(together, own, targets, 10, [15.0] * 3, "float32")
+        engine = Captured(together, own, targets.to(where), 10, [15.0] * 3, "float32")
     else:
         engine = fast.engine(together, own, targets, 10, [15.0] * 3, path)
         assert engine.name == path
     engine.epoch(0, [0.5] * 3, 0.5, lambda: False)
     for net in range(3):
-        alone = fleet([net])
+        alone = fleet([net], "cpu")
         Plain(alone, versions[which[net]], targets, 10, [15.0]).epoch(0, [0.5], 0.5, lambda: False)
         for ours, theirs in zip(together.weights, alone.weights, strict=True):
-            torch.testing.assert_close(ours[net : net + 1], theirs, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours[net : net + 1].cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_a_machine_that_diverges_is_named_with_the_setting_to_lower():

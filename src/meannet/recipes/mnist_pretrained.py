@@ -17,7 +17,7 @@ FINETUNING = (
     Source(path="optim.batch", section="A.2", paper="100"),
     Source(
         path="optim.lr",
-        section="A.2; not stated without dropout, where 1 and 3 come out alike in mnist.choose_a2_dbn",
+        section="A.2; not stated without dropout, where 1 and 3 come out alike in mnist.choose_a2_dbn and _dbm",
         paper="1",
     ),
     Source(path="optim.decay", section="A.2: constant", paper="1"),
@@ -133,7 +133,7 @@ def a2_dbm() -> Experiment:
             Source(path="pretrain.joint.targets", section=AUTHORS),
             Source(path="pretrain.joint.cost", section=AUTHORS),
         ),
-        time="some 25 minutes on one H200 (estimated)",
+        time="9 minutes on one H200",
     )
 
 
