@@ -64,7 +64,7 @@ def test_a_result_has_every_field_that_readers_rely_on(result):
     assert result["versions"]["torch"] == torch.__version__ and result["epochs"] == 5
     for arm in result["arms"]:
         assert {"name", "net", "seeds", "errors", "mean", "sd", "n_test", "curve", "metrics", "stopped"} == arm.keys()
-        assert arm["curve"].keys() == {"epochs", "mean", "least", "most"}
+        assert arm["curve"].keys() == {"epochs", "mean", "least", "most", "train"}
 
 
 def test_arms_stand_in_the_experiments_order_architecture_by_architecture(toy, result):
@@ -106,19 +106,18 @@ def test_log_probability_is_that_of_the_mean_network(toy, folder, result):
 
 def test_curves_are_mean_least_and_most_over_seeds(result, records):
     arm = result["arms"][4]
+    of = arm["net"], arm["name"]
     for k, epoch in enumerate(arm["curve"]["epochs"]):
-        errors = [
-            r["test_error"] * 1000
-            for r in records
-            if (r["net"], r["arm"], r["epoch"]) == (arm["net"], arm["name"], epoch)
-        ]
+        errors = [r["test_error"] * 1000 for r in records if (r["net"], r["arm"], r["epoch"]) == (*of, epoch)]
         assert arm["curve"]["mean"][k] == pytest.approx(sum(errors) / 3, abs=0.051)
         assert (arm["curve"]["least"][k], arm["curve"]["most"][k]) == (round(min(errors)), round(max(errors)))
+        train = [r["train_error"] for r in records if (r["net"], r["arm"], r["epoch"]) == (*of, epoch)]
+        assert arm["curve"]["train"][k] == pytest.approx(sum(train) / 3, abs=1e-6)
     assert arm["curve"]["epochs"] == [1, 2, 3, 4, 5]
 
 
 def test_a_long_curve_keeps_a_hundred_points_and_the_last():
-    records = [{"epoch": epoch, "test_error": 0.5} for epoch in range(1, 1235)]
+    records = [{"epoch": epoch, "test_error": 0.5, "train_error": 0.25} for epoch in range(1, 1235)]
     curve = outcome.curve(records, 10)
     assert len(curve["epochs"]) <= 100 and curve["epochs"][-1] == 1234 and curve["mean"][0] == 5.0
 

@@ -156,6 +156,18 @@ def test_a_run_that_compares_settings_has_a_table_of_its_own(toy, tmp_path):
     assert rows[3] == f"| dropout, lr 3 | {other['mean']:.1f} ± {other['sd']:.1f} |" and one["name"] in rows[2]
 
 
+def test_asides_have_a_table_with_the_epoch_at_which_a_training_error_is_reached(toy, tmp_path):
+    result = copy.deepcopy(toy) | {"recipe": "cifar10.pools", "data": toy["data"] | {"held_out": True}}
+    for arm, train in zip(result["arms"], ([0.9, 0.5, 0.25, 0.3], [0.9, 0.8, 0.7, 0.26], [0.1] * 4), strict=True):
+        arm.update(mean=20.0, sd=1.0)
+        arm["curve"]["train"] = train
+    keep(tmp_path / "cifar10.pools" / "here.json", result)
+    rows = kept.asides_table(tmp_path, tmp_path).splitlines()[2:]
+    assert [row.rpartition(" | ")[2] for row in rows] == ["3 |", "not in 4 |", "1 |"]
+    assert rows[0].startswith("| [cifar10.pools](cifar10.pools/here.json) | 64-8-10 | backprop | 20.0 ± 1.0 | 2 |")
+    assert "cifar10.pools" not in kept.choices_table(tmp_path, tmp_path)
+
+
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):
     text = kept.fill(PAGE, results, results.parent)
     assert text.startswith("before\n<!-- figure -->\n![") and text.endswith("<!-- /kept --> |\nafter\n")

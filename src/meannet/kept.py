@@ -27,6 +27,8 @@ GROWTH = Path("..") / "docs" / "growth.svg"  # from the folder of the page that 
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
+ASIDES = tuple(f"cifar10.{name}" for name in ("aside", "pools", "saturating", "conv_dropout", "dense_top"))
+TRAINED = 0.25  # the training error that units are timed to (F.3)
 
 Result = dict[str, Any]
 
@@ -118,6 +120,8 @@ def choices_table(folder: Path, base: Path) -> str:
     """How settings were chosen: of each kind of arm the two that made fewest errors on held-out training cases."""
     rows = []
     for path, result in _kept(folder, held_out=True):
+        if result["recipe"] in ASIDES:
+            continue
         name = f"[{result['recipe']}]({link(path, base)})"
         kinds: dict[str, list[dict[str, Any]]] = {}
         for arm in result["arms"]:
@@ -134,6 +138,28 @@ def choices_table(folder: Path, base: Path) -> str:
         return "No choice is kept yet."
     heads = ("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next")
     return markdown_table(heads, rows, right=(3,))
+
+
+def asides_table(folder: Path, base: Path) -> str:
+    """What the paper says of image nets in passing: held-out errors, and epochs to a given training error."""
+    rows = []
+    for path, result in _kept(folder, held_out=True):
+        if result["recipe"] not in ASIDES:
+            continue
+        name = f"[{result['recipe']}]({link(path, base)})"
+        for arm in result["arms"]:
+            epochs = [
+                e for e, share in zip(arm["curve"]["epochs"], arm["curve"]["train"], strict=True) if share <= TRAINED
+            ]
+            reached = str(epochs[0]) if epochs else f"not in {result['epochs']}"
+            rows.append(
+                (name, arm["net"], arm["name"], spread(arm["mean"], arm["sd"]), str(len(arm["seeds"])), reached)
+            )
+            name = ""
+    if not rows:
+        return "No aside is kept yet."
+    heads = ("experiment", "net", "arm", "held-out errors", "seeds", f"epochs to {TRAINED:.0%} training errors")
+    return markdown_table(heads, rows, right=(3, 4, 5))
 
 
 def baselines_table(folder: Path, base: Path) -> str:
@@ -223,6 +249,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
     blocks: dict[str, Callable[[], str]] = {
         "results": lambda: results_table(folder, base),
         "choices": lambda: choices_table(folder, base),
+        "asides": lambda: asides_table(folder, base),
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
         "settings": lambda: settings_table(folder, base),

@@ -168,10 +168,15 @@ def spread(errors: Sequence[float]) -> dict[str, float | None]:
 
 
 def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
-    """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs."""
+    """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs.
+
+    `train` has the mean share of training cases that were wrong while the net was trained, units omitted.
+    """
     by_epoch: dict[int, list[float]] = {}
+    train: dict[int, list[float]] = {}
     for record in records:
         by_epoch.setdefault(record["epoch"], []).append(record["test_error"] * n_test)
+        train.setdefault(record["epoch"], []).append(record["train_error"])
     every = -(-len(by_epoch) // CURVE_POINTS)
     places = 2 if n_test == PER_CENT else None
     epochs = sorted(by_epoch)[::-1][::every][::-1] if every else []
@@ -180,6 +185,7 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
         "mean": [round(statistics.fmean(by_epoch[epoch]), places or 1) for epoch in epochs],
         "least": [round(min(by_epoch[epoch]), places) for epoch in epochs],
         "most": [round(max(by_epoch[epoch]), places) for epoch in epochs],
+        "train": [round(statistics.fmean(train[epoch]), 6) for epoch in epochs],
     }
 
 

@@ -52,6 +52,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "cifar10.choose_quick": cifar10.choose_quick,
     "cifar10.choose_quick_dropout": cifar10.choose_quick_dropout,
     "cifar10.rates": cifar10.rates,
+    "cifar10.aside": cifar10.aside,
     "cifar10.pools": cifar10.pools,
     "cifar10.saturating": cifar10.saturating,
     "cifar10.conv_dropout": cifar10.conv_dropout,

@@ -35,7 +35,10 @@ SOURCES = (
     Source(path="optim.epochs", section="not stated; ours"),
     Source(path="optim.rule", section="F.6", paper="plain"),
     Source(path="optim.batch", section="F.6", paper="128"),
-    Source(path="optim.lr", section="F.7: a power of ten, typically 0.01 or 0.001; the net without a local layer learns badly at 0.01"),
+    Source(
+        path="optim.lr",
+        section="F.7: a power of ten, typically 0.01 or 0.001; the net without a local layer learns badly at 0.01",
+    ),
     Source(path="optim.decay", section="F.7: none but the two cuts", paper="1"),
     Source(path="optim.cuts", section="F.7: twice, shortly before the end; when exactly is ours"),
     Source(path="optim.momentum_start", section="F.6", paper="0.9"),
@@ -191,6 +194,15 @@ def choose_quick_dropout() -> Experiment:
     return _choose_quick("cifar10.choose_quick_dropout", DROPOUT, ((0.006, 0.002), (0.012, 0.002), (0.012, 0.008)))
 
 
+def aside() -> Experiment:
+    """The net of cifar10.g_conv under the conditions of the asides below, to be set beside them."""
+    return replace(
+        _aside(g_conv(), "F.1, F.3"),
+        recipe="cifar10.aside",
+        about="The net of cifar10.g_conv as small experiments have it, to be set beside pools and saturating units.",
+    )
+
+
 def pools() -> Experiment:
     """F.1: overlapping pools aid generalisation; here the net without dropout with pools that do not overlap."""
     full = g_conv()
@@ -198,7 +210,7 @@ def pools() -> Experiment:
     return replace(
         _aside(full, "F.1"),
         recipe="cifar10.pools",
-        about="The net of cifar10.g_conv with pools of 2 x 2, which do not overlap; compare with cifar10.g_conv.",
+        about="The net of cifar10.g_conv with pools of 2 x 2, which do not overlap; compare with cifar10.aside.",
         conv=replace(full.conv, pool_size=2),
         sources=(*_without(SOURCES, "conv.pool_size"), Source(path="conv.pool_size", section="F.1, not overlapping")),
     )
@@ -210,14 +222,13 @@ def saturating() -> Experiment:
     Their biases start at 0, since a positive one is of no help to them; the learning rates are powers of ten.
     """
     full = g_conv()
-    arms = tuple(replace(BACKPROP, name=f"backprop, lr {rate:g}", lr=rate) for rate in (1.0, 0.1, 0.01))
+    arms = tuple(replace(BACKPROP, name=f"backprop, lr {rate:g}", lr=rate) for rate in (0.1, 0.01, 0.001))
     return replace(
         _aside(full, "F.3"),
         recipe="cifar10.saturating",
-        about="The net of cifar10.g_conv with logistic units: epochs to a given training error, beside cifar10.g_conv.",
+        about="The net of cifar10.g_conv with logistic units: epochs to a given training error, beside cifar10.aside.",
         net=replace(full.net, units="logistic", initial_bias=0.0),
         arms=arms,
-        record_every=1,
         sources=_without(SOURCES, "net.units", "net.initial_bias", "optim.lr"),
     )
 
@@ -230,19 +241,29 @@ def conv_dropout() -> Experiment:
         _aside(full, "F"),
         recipe="cifar10.conv_dropout",
         about="Dropout in the convolutional layers as well, beside dropout in the local layer and none.",
-        arms=(BACKPROP, DROPOUT, everywhere),
+        arms=(replace(BACKPROP, top_decay=0.01), DROPOUT, everywhere),
     )
 
 
 def dense_top() -> Experiment:
-    """H: layers with many parameters on top help with dropout and hurt without; here 1,024 units above the pools."""
+    """H: layers with many parameters on top help with dropout and hurt without; here 1,024 units above the pools.
+
+    With little weight decay above the pools and with more, since what suits an arm differs.
+    """
     full = g_conv()
+    assert full.conv is not None
+    arms = tuple(
+        replace(arm, name=f"{arm.name}, top decay {decay:g}", top_decay=decay)
+        for arm in (BACKPROP, DROPOUT)
+        for decay in (0.002, 0.02)
+    )
     return replace(
-        _aside(full, "H, on CIFAR-10"),
+        _aside(replace(full, optim=replace(full.optim, lr=0.01)), "H, on CIFAR-10"),
         recipe="cifar10.dense_top",
         about="A large fully connected layer above the convolutional ones, with and without dropout in it.",
         net=replace(full.net, hidden=((1024,),)),
-        arms=(BACKPROP, DROPOUT),
+        conv=replace(full.conv, weight_decay=0.006),
+        arms=arms,
     )
 
 
@@ -278,12 +299,13 @@ def _on_held_out(full: Experiment, arms: tuple[Arm, ...]) -> Experiment:
 
 
 def _aside(full: Experiment, section: str) -> Experiment:
-    """Something the paper says in passing: three seeds, 70 epochs, judged on held-out images."""
+    """Something the paper says in passing: three seeds, 50 epochs, judged on held-out images."""
     return replace(
         full,
         paper=section,
         data=Data(name="cifar10", held_out=True),
-        optim=full.optim.compressed(70),
+        optim=full.optim.compressed(50),
+        record_every=1,
         seeds=(0, 1, 2),
         claims=(),
         samples=0,
