@@ -153,6 +153,19 @@ def test_the_example_is_short_and_runs(tmp_path, monkeypatch):
     assert all(arm["mean"] < 0.5 * arm["n_test"] for arm in result["arms"])
 
 
+def test_the_method_in_plain_numpy_comes_to_the_errors_of_the_recipe(tmp_path, capsys):
+    from meannet import run
+
+    path = PROJECT / "examples" / "dropout_in_numpy.py"
+    assert len(path.read_text().splitlines()) < 90
+    found = runpy.run_path(str(path))["main"](seeds=2, epochs=120)
+    whole = recipes.get("digits")
+    ours = run(replace(whole, optim=replace(whole.optim, epochs=120), seeds=(0, 1), samples=0), tmp_path / "run")
+    capsys.readouterr()
+    for arm in ours["arms"]:
+        assert sum(found[arm["name"]]) / 2 == pytest.approx(arm["mean"], abs=30)
+
+
 def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
     path = PROJECT / "examples" / "own_torch_model.py"
     assert len(path.read_text().splitlines()) < 60
