@@ -10,12 +10,12 @@ from spoken_toys import toy, write_corpus
 from toys import every_update_asks, outcome  # noqa: F401
 
 from meannet import cli, recipes
-from meannet.config import Arm, Net, Pretrain
+from meannet.config import Arm, Data, Net, Pretrain
 from meannet.data import load
 from meannet.experiment import Interrupted, Options, load_cases, resume, run
 from meannet.lots import lots
 from meannet.runlog import RunFolder
-from meannet.speech import phones
+from meannet.speech import fbank, phones
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -82,6 +82,31 @@ def test_results_hold_every_seed_with_the_figures_of_its_own_turn(corpus, tmp_pa
     assert [found["n"] for found in result["comparisons"]] == [4] == [f["n"] for f in result["phone_comparisons"]]
     sizes = {fold["test"] for fold in result["data"]["folds"]}
     assert result["data"]["n_test"] == sum(fold["test"] for fold in result["data"]["folds"]) and len(sizes) > 1
+
+
+def test_a_run_knows_its_recordings_by_what_was_read_not_by_how_features_were_rounded(tmp_path, monkeypatch):
+    """Matrix products of other processors, or of other numbers of threads, differ in the last bits."""
+    speech = replace(toy(write_corpus(tmp_path, recordings=1)).data.speech, folds=2)
+
+    def digests():
+        return [fold.digest for fold in load(Data(name="recordings", speech=speech), say=lambda line: None).folds]
+
+    first = digests()
+    energies = fbank._log_energies
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(fbank, "_log_energies", lambda *given: energies(*given) * (1 + 2**-20))
+        assert digests() == first
+    labels = tmp_path / "spk2" / "r0.phn"  # who tunes the decoder of the first turn, and is judged on in the second
+    whole = labels.read_text()
+    labels.write_text(whole.replace("h#", "pau", 1))
+    assert all(now != before for now, before in zip(digests(), first, strict=True))
+    silence, second, *rest = whole.splitlines()
+    at, stop, phone = second.split()
+    short = f"{at} {int(at) + 1} dx"  # has no frame of its own, but counts as said
+    labels.write_text("\n".join([silence, short, f"{int(at) + 1} {stop} {phone}", *rest]))
+    assert all(now != before for now, before in zip(digests(), first, strict=True))
+    labels.write_text(whole)
+    assert digests() == first
 
 
 def test_realigned_states_stay_within_their_phones_and_suit_the_net_better(corpus, tmp_path):

@@ -5,12 +5,14 @@ divided into are sets of recordings: to learn from, to tune the decoder on, to b
 those that are learned from.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meannet.config import Speech
-from meannet.data import Cases, DataError, Dataset, corpus, digest, digest_of
+from meannet.data import Cases, DataError, Dataset, corpus, digest_of
 from meannet.data.corpus import Recording, Utterance
 from meannet.speech import phones
 
@@ -109,6 +111,7 @@ class Framed(NamedTuple):
     rate: int
     features: "dict[str, Tensor]"  # (frames, features)
     labelled: dict[str, Labelled]
+    digests: dict[str, str]  # of what was read, not of features, which processors and numbers of threads round each way
 
 
 def framed(recordings: Sequence[Recording], speech: Speech) -> Framed:
@@ -122,7 +125,15 @@ def framed(recordings: Sequence[Recording], speech: Speech) -> Framed:
     every = fbank.with_deltas(banks, counts, speech.deltas).split(counts)
     names = [one.utterance.name for one in recordings]
     rows = [labelled(one, count) for one, count in zip(recordings, counts, strict=True)]
-    return Framed(rate, dict(zip(names, every, strict=True)), dict(zip(names, rows, strict=True)))
+    digests = {one.utterance.name: _digest(one) for one in recordings}
+    return Framed(rate, dict(zip(names, every, strict=True)), dict(zip(names, rows, strict=True)), digests)
+
+
+def _digest(recording: Recording) -> str:
+    name, rate = recording.utterance.name, recording.rate
+    state = hashlib.sha256(json.dumps([name, rate, recording.phones, recording.begins]).encode())
+    state.update(recording.samples.astype("<i2").tobytes())
+    return state.hexdigest()
 
 
 def labelled(recording: Recording, frames: int) -> Labelled:
@@ -170,7 +181,8 @@ def _fold(name: str, sets: Sets, every: Framed, speech: Speech) -> Dataset:
         left_out=int((classes[test.targets] == phones.NO_CLASS).sum()),
     )
     states = tuple(f"{phones.PHONES[p]}.{s - phones.FIRST[p]}" for s, p in enumerate(phones.PHONE_OF_STATE))
-    return Dataset(name, train, test, states, None, digest(train, test), {}, spoken=spoken)
+    digest = hashlib.sha256(json.dumps([[every.digests[one.name] for one in part] for part in sets]).encode())
+    return Dataset(name, train, test, states, None, digest.hexdigest(), {}, spoken=spoken)
 
 
 def moments(parts: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":

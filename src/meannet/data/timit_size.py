@@ -25,7 +25,7 @@ FRAMES, A_PHONE = 304, 8  # of an utterance and of a phone; TIMIT's have about a
 def load(*, held_out: bool, say: Say, speech: Speech = SPEECH) -> Dataset:
     random = np.random.Generator(np.random.Philox(2012))
     parts = {part: [_utterance(part, k) for k in range(timit.SENTENCES * n)] for part, n in SPEAKERS.items()}
-    made = Framed(16_000, {}, {})
+    made = Framed(16_000, {}, {}, {})
     means = random.standard_normal((len(phones.PHONES), speech.bins * (1 + speech.deltas)), dtype=np.float32)
     for one in (one for part in parts.values() for one in part):
         _made_up(one.name, means, random, made)
@@ -45,6 +45,7 @@ def _made_up(name: str, means: np.ndarray, random: np.random.Generator, made: Fr
     made.features[name] = torch.from_numpy(noise + means[said.repeat(A_PHONE)])
     bounds = [Segment(phone, A_PHONE * k, A_PHONE * (k + 1)) for k, phone in enumerate(said.tolist())]
     made.labelled[name] = Labelled(name, said.tolist(), bounds)
+    made.digests[name] = name  # always the same frames
 
 
 def _utterance(part: str, number: int) -> Utterance:
