@@ -1,5 +1,6 @@
 """Phone errors against another way of counting them, and tuning on made-up speech."""
 
+import tracemalloc
 from dataclasses import replace
 from functools import cache
 
@@ -85,3 +86,17 @@ def test_tuning_takes_the_values_with_the_fewest_errors_and_says_when_they_are_o
     assert len({one.errors for one in found.tried}) > 3
     alone = tuning.tune(model, posteriors, counts, labels, scales=(0.4,), penalties=(0.0,))
     assert alone.on_the_edge and alone.to_json()["tried"] == [vars(alone.tried[0])]
+
+
+def test_a_long_recording_among_short_ones_is_scored_in_the_memory_that_it_takes_alone():
+    """A table of all of them at the length of the longest would hold a gigabyte."""
+    draw = np.random.default_rng(0)
+    said = [draw.integers(0, 61, length).tolist() for length in (2500, *[30] * 40)]
+    heard = [[phone for phone in row if draw.random() > 0.1] for row in said]
+    tracemalloc.start()
+    try:
+        counted = scoring.errors(said, heard)
+        errors, most = scoring.score(said, heard).errors, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert counted == errors and most < 2**26
