@@ -18,10 +18,8 @@ from meannet.data import Cases, Dataset
 from meannet.fleets import trained_fleet
 from meannet.lots import Lot, lots, turns_of
 from meannet.runlog import RunFolder
-from meannet.speech.decoding import align_within
+from meannet.speech.decoding import align_within, together
 from meannet.speech.hmm import estimate
-
-UTTERANCES = 256  # at a time
 
 
 def realigned(experiment: Experiment, dataset: Dataset, where: torch.device, say: Callable[[str], None]) -> Dataset:
@@ -69,13 +67,11 @@ def _fold(lot: Lot, seed: int, fold: Dataset, where: torch.device) -> Dataset:
     counts = [one.bounds[-1].stop for one in spoken.train]
     model = estimate(fold.train.targets.split(counts), [one.phones for one in spoken.train]).to(where)
     heard = recognition.log_probabilities(net, fold.train.inputs.to(where)).split(counts)
-    states: list[torch.Tensor] = []
-    for start in range(0, len(counts), UTTERANCES):
-        some = slice(start, start + UTTERANCES)
-        states += align_within(
-            model, pad_sequence(list(heard[some]), batch_first=True), [one.bounds for one in spoken.train[some]]
-        )
-    train = Cases(fold.train.inputs, torch.cat(states))
+    states: dict[int, torch.Tensor] = {}
+    for some in together(counts):
+        posteriors = pad_sequence([heard[k] for k in some], batch_first=True)
+        states |= zip(some, align_within(model, posteriors, [spoken.train[k].bounds for k in some]), strict=True)
+    train = Cases(fold.train.inputs, torch.cat([states[k] for k in range(len(counts))]))
     digest = hashlib.sha256(fold.digest.encode())  # of the net, since other processors may put a frame elsewhere
     for part in (*net.weights, *net.biases):
         digest.update(part.cpu().contiguous().numpy().data)

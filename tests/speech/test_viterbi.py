@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from utterances import model_of_timit, padded
 
 from meannet.speech import decoding, hmm, phones, viterbi
@@ -214,6 +215,29 @@ def test_a_phone_with_fewer_frames_than_states_is_divided_equally():
     assert set(states[7:].tolist()) == {a, a + 1, a + 2}
 
 
+class Largest(TorchDispatchMode):
+    """The most numbers of any tensor that is made meanwhile."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.most = max(self.most, made.numel())
+        return made
+
+
+def test_a_long_silence_does_not_make_short_phones_take_as_much_memory():
+    model, *_ = model_of_timit()
+    aa, silence = phones.numbers(["aa", "h#"])
+    bounds = [[hmm.Segment(silence, 0, 900), *(hmm.Segment(aa, k, k + 3) for k in range(900, 1800, 3))]]
+    posteriors = torch.zeros(1, 1800, 185).log_softmax(-1)
+    with Largest() as made:
+        (states,) = decoding.align_within(model, posteriors, bounds)
+    assert states[900:].tolist() == [phones.FIRST[aa], phones.FIRST[aa] + 1, phones.FIRST[aa] + 2] * 300
+    assert made.most <= 185 * decoding.FRAMES  # 301 phones of 900 frames would be four times as many
+
+
 def test_what_cannot_be_decoded_is_refused():
     model, *_ = model_of_timit()
     good = torch.zeros(1, 4, 185)
@@ -225,6 +249,8 @@ def test_what_cannot_be_decoded_is_refused():
         decoding.decode(model, good.expand(2, -1, -1), [4, 2])
     with pytest.raises(ValueError, match="1 to 4 frames, but lengths"):
         decoding.decode(model, good, [5])
+    with pytest.raises(ValueError, match="an utterance of 0 frames has no path"):
+        decoding.recognise(model, good[0, :0], [0])
     with pytest.raises(ValueError, match="an utterance of 4 frames cannot pass through 6 states"):
         decoding.align(model, good, [4], [[1, 2]])
 

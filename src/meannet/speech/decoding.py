@@ -1,6 +1,6 @@
 """From the net's probabilities to phones, and from known phones to their states: both are best paths (body)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -11,22 +11,27 @@ from meannet.speech import phones, viterbi
 from meannet.speech.hmm import Hmm, Segment, equally, states_of
 from meannet.speech.viterbi import NEVER, Graph, Paths
 
-SEGMENTS = 4096  # aligned at a time
-FRAMES = 1 << 16  # decoded at a time, where no single utterance has more
+FRAMES = 1 << 16  # at a time, where no single utterance or phone has more
 
 
 def recognise(hmm: Hmm, log_posteriors: Tensor, counts: Sequence[int]) -> list[list[Segment]]:
     """The phones of utterances whose frames stand one after another, (frames, states); `counts` has frames of each."""
     every = log_posteriors.split(list(counts))
-    order = sorted(range(len(counts)), key=lambda k: counts[k])  # so that those decoded together are about as long
     found: dict[int, list[Segment]] = {}
-    while order:
-        most = max(1, FRAMES // counts[order[-1]])
-        some, order = order[-most:], order[:-most]
+    for some in together(counts):
         lengths = [counts[k] for k in some]
         paths = decode(hmm, pad_sequence([every[k] for k in some], batch_first=True), lengths)
         found |= zip(some, segments(paths, lengths), strict=True)
     return [found[k] for k in range(len(counts))]
+
+
+def together(counts: Sequence[int]) -> Iterator[list[int]]:
+    """Places in `counts`, in groups about as long as each other that stay small when all are made as long."""
+    order = sorted(range(len(counts)), key=lambda k: counts[k])
+    while order:
+        most = max(1, FRAMES // max(1, counts[order[-1]]))
+        some, order = order[-most:], order[:-most]
+        yield some
 
 
 def decode(hmm: Hmm, log_posteriors: Tensor, lengths: Sequence[int]) -> Paths:
@@ -84,9 +89,8 @@ def align_within(hmm: Hmm, log_posteriors: Tensor, bounds: Sequence[Sequence[Seg
         for one in parts
         if one.stop - one.start >= phones.STATES_OF[one.phone]
     ]
-    whole.sort(key=lambda pair: pair[1].stop - pair[1].start)  # so that those aligned together are about as long
-    for begin in range(0, len(whole), SEGMENTS):
-        some = whole[begin : begin + SEGMENTS]
+    for places in together([one.stop - one.start for _, one in whole]):
+        some = [whole[k] for k in places]
         lengths = [one.stop - one.start for _, one in some]
         offset = torch.arange(max(lengths), device=log_posteriors.device)
         start = torch.tensor([one.start for _, one in some], device=log_posteriors.device)
