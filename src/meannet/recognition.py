@@ -194,13 +194,21 @@ class Recogniser:
     hmm: Hmm
 
 
-def load(path: Path, arm: str, seed: int) -> Recogniser:
+def load(path: Path, arm: str, seed: int, features: int) -> Recogniser:
     """Of one net of a run, from the file that `judge` left; Damaged where it is missing, not whole or of other nets."""
+    states, every = (phones.N_STATES,), (len(phones.PHONES),)
+    shapes = {"prior": states, "stay": states, "start": every, "follow": every * 2, "end": every}
     tensors, facts = checkpoint.read(path)
     try:
         own = next(net for net in facts["nets"] if (net["arm"], net["seed"]) == (arm, seed))
         numbers: dict[str, Any] = {part: tensors[part] for part in PARTS}
         hmm = Hmm(**numbers, scale=float(own["scale"]), penalty=float(own["penalty"]))
-        return Recogniser(facts["rate"], tensors["mean"], tensors["sd"], hmm)
-    except (KeyError, StopIteration, TypeError):
+        found = Recogniser(int(facts["rate"]), tensors["mean"], tensors["sd"], hmm)
+        for name, shape in (shapes | {"mean": (features,), "sd": (features,)}).items():
+            if tensors[name].shape != shape or not tensors[name].isfinite().all():
+                raise ValueError(name)
+        if (hmm.stay >= 0).any() or (found.sd <= 0).any() or not np.isfinite([hmm.scale, hmm.penalty]).all():
+            raise ValueError("numbers")
+    except (KeyError, StopIteration, TypeError, ValueError):
         raise checkpoint.Damaged(f"{path.name} holds no recogniser of arm {arm}, seed {seed}") from None
+    return found

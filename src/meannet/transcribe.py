@@ -54,7 +54,8 @@ def decode(
     picked = pick_nets(folder, choice, where)
     path = picked.folder.recogniser(picked.fleet.sizes[1:-1], len(experiment.net.hidden))
     with of_finished(folder):
-        recogniser = recognition.load(path, picked.row["name"], picked.seeds[0])
+        features = speech.bins * (1 + speech.deltas)
+        recogniser = recognition.load(path, picked.row["name"], picked.seeds[0], features)
     sound = audio.read(file)
     _check(file, sound, recogniser)
     found = phones_of(sound, picked.fleet, recogniser, speech)

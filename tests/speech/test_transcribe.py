@@ -8,7 +8,7 @@ import pytest
 import torch
 from spoken_toys import CHORDS, RATE, sung, toy, write_corpus, write_wav
 
-from meannet import cli, recognition, report
+from meannet import checkpoint, cli, recognition, report
 from meannet import experiment as experiments
 from meannet.data import load
 from meannet.data.corpus import Recording, Utterance
@@ -161,6 +161,58 @@ def test_a_recogniser_that_is_lost_or_damaged_is_made_anew_as_the_message_says(f
     (run / "result.json").unlink()
     assert cli.main(["run", "--resume", str(run)]) == 0 and own.read_bytes() == whole
     assert cli.main(["speech", "decode", str(run), str(recording[0])]) == 0
+
+
+def of_every_net(name, value):
+    return lambda tensors, facts: [net.__setitem__(name, value) for net in facts["nets"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "drawn"),
+    [
+        (lambda tensors, facts: tensors.update(mean=torch.zeros(3)), True),
+        (lambda tensors, facts: tensors.update(prior=torch.zeros(5)), True),
+        (lambda tensors, facts: tensors.update(stay=torch.zeros(185)), True),  # never left
+        (lambda tensors, facts: tensors.update(follow=torch.full((61, 61), float("nan"))), True),
+        (lambda tensors, facts: facts.update(rate=None), True),
+        (of_every_net("scale", "x"), True),
+        (of_every_net("scale", float("nan")), True),
+        (lambda tensors, facts: facts.update(nets=5), False),
+        (lambda tensors, facts: facts.update(nets=[1, 2]), False),
+    ],
+)
+def test_a_recogniser_whose_numbers_do_not_fit_is_refused_in_one_line(folder, recording, tmp_path, capsys, change, drawn):
+    run = copied(folder / "run", tmp_path / "run")
+    spoil(run, change)
+    assert "holds no recogniser of arm dropout, seed 0" in refused(capsys, run, recording[0], code=1)
+    assert cli.main(["report", str(run), "-o", str(tmp_path / "page.html")]) == (0 if drawn else 2)
+
+
+def spoil(run, change):
+    path = run / "recogniser.turn0.safetensors"
+    tensors, facts = checkpoint.read(path)
+    change(tensors, facts)
+    checkpoint.save(path, tensors, facts, keep_previous=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors, facts: tensors.update(confusions=torch.zeros(2)),
+        lambda tensors, facts: tensors.update(frames=torch.zeros(0, 23)),
+        lambda tensors, facts: facts.update(classes=["aa"]),
+        lambda tensors, facts: facts.update(example=3),
+        lambda tensors, facts: facts["example"].update(said=[]),
+        lambda tensors, facts: facts["example"]["recognised"].pop(),
+        lambda tensors, facts: facts["example"]["said"][0].update(start="soon"),
+    ],
+)
+def test_a_report_on_figures_that_cannot_be_drawn_says_which_file_is_at_fault(folder, tmp_path, capsys, change):
+    run = copied(folder / "run", tmp_path / "run")
+    spoil(run, change)
+    assert cli.main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 2
+    told = capsys.readouterr().err
+    assert "recogniser.turn0.safetensors cannot be read" in told and told.count("\n") == 1
 
 
 def test_a_run_in_which_no_phones_were_recognised_is_refused(folder, recording, tmp_path, capsys):

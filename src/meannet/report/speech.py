@@ -85,13 +85,34 @@ def _read(run: Run) -> list[tuple[dict[str, Any], dict[str, Array]]]:
                 facts = json.loads(file.metadata()["record"].partition(" ")[2])
                 named = ("confusions", "deleted", "inserted", "frames")
                 tensors = {name: file.get_tensor(name).astype(np.float64) for name in named}
-            _ = facts["net"], facts["classes"], facts["scored"], facts["example"], facts["nets"]
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            _check(facts, tensors)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} cannot be read ({error}); remove it and the report goes without it") from None
         if facts["nets"]:
             found.append((facts, tensors))
     net = next((name for name in run.nets if any(facts["net"] == name for facts, _ in found)), None)
     return [one for one in found if one[0]["net"] == net]
+
+
+def _check(facts: dict[str, Any], tensors: dict[str, Array]) -> None:
+    """Refuse what the figures could not be drawn from; KeyError, TypeError or ValueError says what."""
+    nets, classes, shown = facts["nets"], facts["classes"], facts["example"]
+    if sorted(classes) != sorted(" ".join(GROUPS.values()).split()):
+        raise ValueError("its classes are not the 39 that are scored")
+    shape = (len(nets), len(classes))
+    wanted = {"confusions": (*shape, len(classes)), "deleted": shape, "inserted": shape}
+    for name, size in wanted.items():
+        if tensors[name].shape != size:
+            raise ValueError(f"{name} is {tensors[name].shape}, not {size}")
+    tracks = [shown["said"], *shown["recognised"]]
+    frames = tensors["frames"]
+    if frames.ndim != 2 or 0.02 * len(frames) < shown["seconds"] or len(tracks) != 1 + len(nets) or not shown["said"]:
+        raise ValueError("its utterance is not whole")
+    _ = f"{facts['net']} {facts['scored']} {shown['name']}", [(net["arm"], net["seed"]) for net in nets]
+    for part in (part for track in tracks for part in track):
+        _ = f"{part['phone']:s} {part['start']:f} {part['stop']:f}"
+    if not 0 < shown["said"][-1]["stop"] <= shown["seconds"] + 1e-3:
+        raise ValueError("its utterance has no length")
 
 
 def _rows(result: Mapping[str, Any]) -> list[Row]:
