@@ -26,10 +26,15 @@ def realigned(experiment: Experiment, dataset: Dataset, where: torch.device, say
     """The data set with states of training frames from the run that `data.speech.aligned_by` names."""
     assert experiment.data.speech is not None
     folder = RunFolder.open(Path(experiment.data.speech.aligned_by).expanduser())
-    theirs, arms = folder.experiment(), folder.found()["arms"]
+    theirs, result = folder.experiment(), folder.found()
     _check(experiment, theirs, folder)
+    if result["data"].get("read", dataset.facts["read"]) != dataset.facts["read"]:  # earlier versions left none
+        raise ValueError(
+            f"data.speech.aligned_by: the {dataset.name} data changed since {folder.path} was run, so its nets may have "
+            "heard those who are judged on now; run it again"
+        )
     arm = theirs.arms[-1].name
-    good = {seed for row in arms if row["name"] == arm for seed in row["seeds"]}
+    good = {seed for row in result["arms"] if row["name"] == arm for seed in row["seeds"]}
     of = {lot.folder.fold: lot for lot in lots(theirs, folder) if lot.hidden == theirs.net.hidden[0]}
     folds = list(dataset.folds or (dataset,))
     for turn, _ in turns_of(experiment):

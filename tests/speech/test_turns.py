@@ -141,6 +141,17 @@ def test_realigned_states_stay_within_their_phones_and_suit_the_net_better(corpu
     assert not (tmp_path / "third").exists() and not (tmp_path / "fourth").exists()
 
 
+def test_nets_that_may_have_heard_those_who_are_judged_on_divide_no_phones(tmp_path):
+    first = pretrained(write_corpus(tmp_path / "corpus", recordings=2))
+    run(first, tmp_path / "first")
+    speech = replace(first.data.speech, aligned_by=str(tmp_path / "first"))
+    second = replace(first, data=replace(first.data, speech=speech))
+    assert load_cases(second, torch.device("cpu"), print).folds
+    write_corpus(tmp_path / "corpus" / "new", speakers=1, recordings=1)  # turns are divided otherwise now
+    with pytest.raises(ValueError, match="data changed since .* its nets may have heard those who are judged on now"):
+        load_cases(second, torch.device("cpu"), print)
+
+
 def test_every_lot_has_seeds_and_files_of_its_own(corpus, tmp_path):
     experiment = pretrained(corpus)
     found = lots(experiment, RunFolder(tmp_path))

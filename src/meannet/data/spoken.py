@@ -212,6 +212,7 @@ def _facts(every: Framed, sets: Sequence[Sets], folds: Sequence[Dataset]) -> dic
         "recordings": len(every.features),
         "frames": sum(map(len, every.features.values())),
         "rate": every.rate,
+        "read": digest_of(folds),  # before another run's nets change states
         "percent": True,  # errors are per cent, since folds differ in size
         "folds": [
             {
