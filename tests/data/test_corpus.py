@@ -63,6 +63,7 @@ BAD = {
     "riff without samples": (riff(SAMPLES[:0]), "empty"),
     "riff without data": (riff()[:36], "no data chunk"),
     "riff of another planet": (riff(rate=3), "3 samples a second"),
+    "riff without a rate": (riff(rate=0), ": 0 samples a second"),
 }
 
 
@@ -212,6 +213,14 @@ def test_recordings_of_ones_own_that_are_left_out_are_counted(tmp_path):
     assert not any("sa1" in line for line in said) and "11 recordings of 4" in said[1]
 
 
+@pytest.mark.parametrize("text", ["[" + "0, " * 100_000 + "]", f"0 1600 {'h#' * 100_000}", "\0" * 300_000])
+def test_what_is_no_file_of_labels_is_named_in_a_short_line(text, tmp_path):
+    (tmp_path / "x.phn").write_text(text)
+    with pytest.raises(DataError, match=r"x\.phn, line 1: .*… is not a first sample") as error:
+        corpus.labels(tmp_path / "x.phn", 1600, 16_000)
+    assert len(str(error.value)) < 1000
+
+
 def test_two_recordings_that_differ_in_case_alone_are_refused(tmp_path):
     """Their frames are kept by name: the one would be taken for the other."""
     write(tmp_path / "Anna", "x", SAMPLES, [(0, 1600, "h#")])
@@ -312,7 +321,7 @@ def test_every_speaker_is_judged_on_once_and_never_learned_from_in_that_turn():
         assert held.train == turn.train and held.test == turn.dev and not held.dev
     alone = by_turns(found, Speech(folds=5, dev=1, apart="recordings", sa=True), held_out=False)
     assert sum(len(turn.test) for turn in alone) == len(found)
-    with pytest.raises(DataError, match="16 speakers are too few for 15 turns"):
+    with pytest.raises(DataError, match=r"16 speakers are too few for 15 turns .* lower data\.speech\.folds or data\.speech\.dev"):
         by_turns(found, Speech(folds=15, dev=2), held_out=False)
     with pytest.raises(ValueError, match=r"data\.speech\.folds must be 2 or more"):
         by_turns(found, Speech(), held_out=False)

@@ -21,6 +21,7 @@ from meannet.speech import audio, phones
 
 SLACK = 0.05  # seconds by which neighbouring labels may miss each other
 UNLABELLED = 1.0  # seconds after the last label
+LONGEST = 80  # characters of a line of labels
 DIVISIONS = re.compile(r"train|test|dr\d")  # folders of TIMIT above those of speakers
 NLTK_FOLDER = re.compile(r"dr\d-(\w+)")
 
@@ -179,8 +180,8 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         fields = line.split()
         if not fields:
             continue
-        if len(fields) != 3 or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
-            raise wrong(count, f"{line.strip()!r} is not a first sample, a last sample and a phone")
+        if len(fields) != 3 or len(line) > LONGEST or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
+            raise wrong(count, f"{_shown(line)} is not a first sample, a last sample and a phone")
         begin, stop = int(fields[0]), int(fields[1])
         if begin >= stop:
             raise wrong(count, f"the phone begins at {begin} and ends at {stop}")
@@ -204,6 +205,11 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
             "the two do not belong together"
         )
     return numbers, begins
+
+
+def _shown(line: str) -> str:
+    """A line within a message; what is no file of labels may have lines of megabytes."""
+    return repr(line.strip() if len(line) <= LONGEST else f"{line.strip()[:LONGEST]}…")
 
 
 def speakers(utterances: Iterable[Utterance]) -> list[str]:

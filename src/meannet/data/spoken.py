@@ -70,7 +70,7 @@ def by_turns(found: Sequence[Utterance], speech: Speech, *, held_out: bool) -> l
     if len(units) < speech.folds + speech.dev:
         raise DataError(
             f"{len(units)} {speech.apart} are too few for {speech.folds} turns with {speech.dev} more held out; lower "
-            "data.speech.folds" + (", or set data.speech.apart=recordings" if speech.apart == "speakers" else "")
+            "data.speech.folds or data.speech.dev" + (", or set data.speech.apart=recordings" if speech.apart == "speakers" else "")
         )
     turns = []
     for fold in range(speech.folds):

@@ -64,7 +64,7 @@ def riff(content: bytes) -> Audio:
     """The WAVE format: chunks, of which `fmt ` says what the samples in `data` are."""
     if content[8:12] != b"WAVE":
         raise AudioError("a RIFF file, but no WAVE file")
-    at, rate = 12, 0
+    at, rate = 12, None
     while at + 8 <= len(content):
         name, size = content[at : at + 4], struct.unpack_from("<I", content, at + 4)[0]
         body = content[at + 8 : at + 8 + size]
@@ -80,7 +80,7 @@ def riff(content: bytes) -> Audio:
                 raise AudioError(f"its samples are of format {kind}, not PCM")
             _need(channels=channels, width=bits / 8)
         elif name == b"data":
-            if not rate:
+            if rate is None:
                 raise AudioError("its data chunk comes before the fmt chunk")
             if size % 2:
                 raise AudioError("its last sample is cut short")
