@@ -216,9 +216,16 @@ def test_recordings_of_ones_own_that_are_left_out_are_counted(tmp_path):
 @pytest.mark.parametrize("text", ["[" + "0, " * 100_000 + "]", f"0 1600 {'h#' * 100_000}", "\0" * 300_000])
 def test_what_is_no_file_of_labels_is_named_in_a_short_line(text, tmp_path):
     (tmp_path / "x.phn").write_text(text)
-    with pytest.raises(DataError, match=r"x\.phn, line 1: .*… is not a first sample") as error:
+    with pytest.raises(DataError, match=r"x\.phn, line 1: .*…' is not a first sample") as error:
         corpus.labels(tmp_path / "x.phn", 1600, 16_000)
     assert len(str(error.value)) < 1000
+
+
+def test_speakers_who_cannot_be_scored_are_refused_before_anything_is_trained(tmp_path):
+    for speaker in "abcd":
+        write(tmp_path / speaker, "x", np.zeros(1600), [(0, 1600, "q" if speaker == "b" else "h#")])
+    with pytest.raises(DataError, match=r"b.x\.phn: those to be judged on say q alone, which is not scored"):
+        data.load(Data(name="recordings", speech=Speech(folder=str(tmp_path), folds=3, dev=1)), say=print)
 
 
 def test_two_recordings_that_differ_in_case_alone_are_refused(tmp_path):
