@@ -203,6 +203,8 @@ def test_recordings_of_ones_own_that_are_left_out_are_counted(tmp_path):
         for name in ("one", "two", "sa1"):
             write(tmp_path / speaker, name, np.zeros(1600), [(0, 1600, "h#")])
     (tmp_path / "a" / "two.phn").unlink()
+    for name in ("._one.wav", "._one.phn"):  # as macOS leaves them on other disks
+        (tmp_path / "a" / name).write_bytes(b"\0\5\26\7")
     said = []
     settings = Speech(folder=str(tmp_path), folds=2, dev=1, decode=False)
     data.load(Data(name="recordings", speech=settings), say=said.append)

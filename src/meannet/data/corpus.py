@@ -101,7 +101,10 @@ def _sounds(files: Iterable[Path]) -> dict[tuple[Path, str], Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files below a folder; links to folders are followed, and a folder that is there twice is taken once."""
+    """All files below a folder; links to folders are followed, and a folder that is there twice is taken once.
+
+    Hidden files are none of the recordings: macOS leaves ._sa1.wav beside sa1.wav on disks of other systems.
+    """
     found: list[Path] = []
     seen = set()
     for where, folders, names in os.walk(folder, followlinks=True):
@@ -111,7 +114,7 @@ def files_below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         seen.add(real)
-        found += [Path(where, name) for name in names]
+        found += [Path(where, name) for name in names if not name.startswith(".")]
     return found
 
 
