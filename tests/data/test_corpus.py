@@ -255,6 +255,13 @@ def test_a_recording_too_short_for_a_phone_is_refused_before_anything_is_trained
     assert len(framed(corpus.read(corpus.find(tmp_path)), Speech()).features["a/x"]) == 3
 
 
+def test_a_folder_that_is_not_there_is_named_with_where_it_was_looked_for(tmp_path, monkeypatch):
+    """A run that is resumed elsewhere looks for the same words."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=f"there is no folder mine in {tmp_path}$"):
+        corpus.find(Path("mine"))
+
+
 def test_a_check_of_ones_own_recordings_names_everything_that_is_wrong(tmp_path, capsys):
     write(tmp_path / "a", "good", SAMPLES, [(0, 1600, "h#")])
     assert cli.main(["data", "check", "recordings", str(tmp_path)]) == 0
@@ -330,7 +337,9 @@ def test_every_speaker_is_judged_on_once_and_never_learned_from_in_that_turn():
         assert held.train == turn.train and held.test == turn.dev and not held.dev
     alone = by_turns(found, Speech(folds=5, dev=1, apart="recordings", sa=True), held_out=False)
     assert sum(len(turn.test) for turn in alone) == len(found)
-    with pytest.raises(DataError, match=r"16 speakers are too few for 15 turns .* lower data\.speech\.folds or data\.speech\.dev"):
+    with pytest.raises(
+        DataError, match=r"16 speakers are too few for 15 turns .* lower data\.speech\.folds or data\.speech\.dev"
+    ):
         by_turns(found, Speech(folds=15, dev=2), held_out=False)
     with pytest.raises(ValueError, match=r"data\.speech\.folds must be 2 or more"):
         by_turns(found, Speech(), held_out=False)

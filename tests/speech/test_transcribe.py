@@ -181,7 +181,9 @@ def of_every_net(name, value):
         (lambda tensors, facts: facts.update(nets=[1, 2]), False),
     ],
 )
-def test_a_recogniser_whose_numbers_do_not_fit_is_refused_in_one_line(folder, recording, tmp_path, capsys, change, drawn):
+def test_a_recogniser_whose_numbers_do_not_fit_is_refused_in_one_line(
+    folder, recording, tmp_path, capsys, change, drawn
+):
     run = copied(folder / "run", tmp_path / "run")
     spoil(run, change)
     assert "holds no recogniser of arm dropout, seed 0" in refused(capsys, run, recording[0], code=1)

@@ -56,7 +56,7 @@ class Recording:
 def find(folder: Path) -> list[Utterance]:
     """All recordings below a folder that have labels, in order of names."""
     if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}")
+        raise DataError(f"there is no folder {folder}" + ("" if folder.is_absolute() else f" in {Path.cwd()}"))
     files = files_below(folder)
     sounds = _sounds(files)
     found: dict[str, Utterance] = {}
@@ -183,7 +183,11 @@ def labels(path: Path, samples: int, rate: int) -> tuple[list[int], list[int]]:
         fields = line.split()
         if not fields:
             continue
-        if len(fields) != 3 or len(line) > LONGEST or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
+        if (
+            len(fields) != 3
+            or len(line) > LONGEST
+            or not all(field.isdigit() and len(field) < 12 for field in fields[:2])
+        ):
             raise wrong(count, f"{_shown(line)} is not a first sample, a last sample and a phone")
         begin, stop = int(fields[0]), int(fields[1])
         if begin >= stop:

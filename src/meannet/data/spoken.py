@@ -70,7 +70,8 @@ def by_turns(found: Sequence[Utterance], speech: Speech, *, held_out: bool) -> l
     if len(units) < speech.folds + speech.dev:
         raise DataError(
             f"{len(units)} {speech.apart} are too few for {speech.folds} turns with {speech.dev} more held out; lower "
-            "data.speech.folds or data.speech.dev" + (", or set data.speech.apart=recordings" if speech.apart == "speakers" else "")
+            "data.speech.folds or data.speech.dev"
+            + (", or set data.speech.apart=recordings" if speech.apart == "speakers" else "")
         )
     turns = []
     for fold in range(speech.folds):
@@ -170,7 +171,9 @@ def _fold(name: str, sets: Sets, every: Framed, speech: Speech) -> Dataset:
     train, test = cases(sets.train), cases(sets.test)
     without = torch.tensor(phones.CLASS_OF_STATE)[test.targets] == phones.NO_CLASS
     if without.all():
-        raise DataError(f"{sets.test[0].labels}: those to be judged on say q alone, which is not scored; leave them out")
+        raise DataError(
+            f"{sets.test[0].labels}: those to be judged on say q alone, which is not scored; leave them out"
+        )
     spoken = Spoken(
         speech=speech,
         rate=every.rate,
