@@ -30,8 +30,8 @@ def realigned(experiment: Experiment, dataset: Dataset, where: torch.device, say
     _check(experiment, theirs, folder)
     if result["data"].get("read", dataset.facts["read"]) != dataset.facts["read"]:  # earlier versions left none
         raise ValueError(
-            f"data.speech.aligned_by: the {dataset.name} data changed since {folder.path} was run, so its nets may have "
-            "heard those who are judged on now; run it again"
+            f"data.speech.aligned_by: the {dataset.name} data changed since {folder.path} was run, so its nets may "
+            "have heard those who are judged on now; run it again"
         )
     arm = theirs.arms[-1].name
     good = {seed for row in result["arms"] if row["name"] == arm for seed in row["seeds"]}

@@ -148,7 +148,7 @@ def test_nets_that_may_have_heard_those_who_are_judged_on_divide_no_phones(tmp_p
     second = replace(first, data=replace(first.data, speech=speech))
     assert load_cases(second, torch.device("cpu"), print).folds
     write_corpus(tmp_path / "corpus" / "new", speakers=1, recordings=1)  # turns are divided otherwise now
-    with pytest.raises(ValueError, match="data changed since .* its nets may have heard those who are judged on now"):
+    with pytest.raises(ValueError, match=r"data changed since .* its nets may have heard those who are judged on now"):
         load_cases(second, torch.device("cpu"), print)
 
 
