@@ -1,8 +1,10 @@
 """Preparing ImageNet: folders and tar files to shards, against Pillow and numpy by hand; kills, full disks."""
 
+import gzip
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,11 +145,46 @@ def test_files_of_every_kind_are_read_or_left_out_with_a_reason_that_does_not_ch
     assert np.abs(pixels.astype(int) - 100).max() <= 1
 
 
-def test_pictures_that_would_count_twice_are_refused(folders, tmp_path):
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_pictures_that_would_count_twice_are_refused(folders, part):
     wnid = photographs.IDS[0]
-    (folders / "train" / f"{wnid}.tar").write_bytes(photographs.tar(photographs.training()[wnid]))
+    there = {path.name: path.read_bytes() for path in (folders / part / wnid).iterdir()}
+    (folders / part / f"{wnid}.tar").write_bytes(photographs.tar(there))
     with pytest.raises(DataError, match=rf"class {wnid} has two pictures named .*JPEG and .*{wnid}\.tar; remove one"):
         ilsvrc.find(folders, quiet)
+
+
+def test_a_copy_of_a_class_and_a_pipe_that_is_named_like_a_picture_are_no_part_of_it(folders):
+    whole, wnid = ilsvrc.find(folders, quiet), photographs.IDS[0]
+    shutil.copytree(folders / "train" / wnid, folders / "train" / f"{wnid}.old")
+    os.mkfifo(folders / "train" / wnid / "pipe.JPEG")  # to read it would wait for ever
+    assert ilsvrc.find(folders, quiet) == whole
+
+
+@pytest.mark.parametrize("where", ["outer", "inner"])
+@pytest.mark.parametrize("how", ["damaged", "zeros", "cut before a header", "cut within a header"])
+def test_tar_files_with_a_header_that_is_lost_are_refused(tmp_path, where, how):
+    """By tarfile they are read without a word, as far as they go."""
+
+    def spoiled(content):
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            first = archive.getmembers()[2].offset
+        if how.startswith("cut"):
+            return content[: first + 100 * (how == "cut within a header")]
+        return (
+            content[:first] + bytes(512 if how == "zeros" else 10) + content[first + (512 if how == "zeros" else 10) :]
+        )
+
+    source = photographs.as_tars(tmp_path / "tars")
+    inner = {f"{wnid}.tar": photographs.tar(members) for wnid, members in photographs.training().items()}
+    last = f"{photographs.IDS[1]}.tar"
+    if where == "inner":
+        last = f"{photographs.IDS[2]}_1.JPEG"
+        inner[f"{photographs.IDS[2]}.tar"] = spoiled(inner[f"{photographs.IDS[2]}.tar"])
+    content = photographs.tar(inner)
+    (source / "ILSVRC2012_img_train.tar").write_bytes(spoiled(content) if where == "outer" else content)
+    with pytest.raises(DataError, match=rf"not a sound tar file \(damaged or cut short after {last}\)"):
+        ilsvrc.find(source, quiet)
 
 
 def test_an_interrupt_leaves_whole_shards_and_says_how_to_go_on(tmp_path):
@@ -197,6 +234,9 @@ def test_what_is_no_ilsvrc_is_answered_with_what_there_should_be(tmp_path):
     assert "pictures of unknown classes; put the development kit" in message(source)
     kit.write_bytes(content[: len(content) // 2])
     assert "not a sound tar file" in message(source)
+    short = gzip.compress(gzip.decompress(content)[:2048])  # so that all of it is read, and its checksum with it
+    kit.write_bytes(short[:-8] + bytes(8))
+    assert "not a sound tar file (CRC" in message(source)
     members = photographs.development_kit()
     name = "ILSVRC2012_validation_ground_truth.txt"
     kit.write_bytes(photographs.tar({f"data/{k}": v for k, v in (members | {name: b"1\n2\n"}).items()}, "w:gz"))
@@ -211,10 +251,12 @@ def test_what_is_no_ilsvrc_is_answered_with_what_there_should_be(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_source_that_may_not_be_read_is_named(folders, tmp_path):
     path = next((folders / "train" / photographs.IDS[0]).iterdir())
-    path.chmod(0)
-    with pytest.raises(PermissionError) as caught:
-        prepare(folders, tmp_path / "out")
-    assert caught.value.filename == str(path)
+    for closed in (path, path.parent):
+        closed.chmod(0)
+        with pytest.raises(PermissionError) as caught:
+            prepare(folders, tmp_path / "out")
+        closed.chmod(0o755)
+        assert caught.value.filename == str(closed)
 
 
 def test_the_command_prepares_lists_checks_and_refuses(folders, tmp_path, monkeypatch, capsys):

@@ -5,10 +5,13 @@ Validation and test pictures are in folders for each class, or in no order with 
 development kit. Nothing is unpacked: a picture is a place in a file.
 """
 
+import gzip
 import io
+import os
 import re
 import stat
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -86,9 +89,9 @@ def _training(where: Path) -> Iterator[tuple[str, Item]]:
     raise DataError(f"{where} has neither train/ with a folder for each class nor {TARS['train'][0]}; it has {there}")
 
 
-def _refuse_twice(train: list[tuple[str, Item]]) -> None:
+def _refuse_twice(found: list[tuple[str, Item]]) -> None:
     """Such as a class that was unpacked beside its tar file: everything in it would count twice."""
-    for wnid, same in groupby(train, key=itemgetter(0)):
+    for wnid, same in groupby(found, key=itemgetter(0)):
         seen: dict[str, str] = {}
         for _, item in same:
             if item.name in seen:
@@ -98,22 +101,30 @@ def _refuse_twice(train: list[tuple[str, Item]]) -> None:
 
 
 def _by_class(folder: Path) -> Iterator[tuple[str, Item]]:
-    entries = sorted(path for path in folder.iterdir() if CLASS.fullmatch(path.stem))
+    entries = sorted(path for path in folder.iterdir() if _is_class(path))
     for path in entries:
+        wnid = path.name.removesuffix(".tar")
         if path.is_dir():
-            yield from ((path.name, item) for item in _pictures_under(path))
+            yield from ((wnid, item) for item in _pictures_under(path))
         elif path.suffix == ".tar":
             with path.open("rb") as stream:
-                yield from ((path.stem, item) for item in _pictures_in(path, stream, 0, path.stat().st_size))
+                yield from ((wnid, item) for item in _pictures_in(path, stream, 0, path.stat().st_size))
     if not entries:
         raise DataError(f"{folder} has no folder or tar file for a class, named like n01440764")
+
+
+def _is_class(path: Path) -> bool:
+    """By its name; a copy such as n01440764.old is none."""
+    return CLASS.fullmatch(path.name.removesuffix(".tar")) is not None
 
 
 def _judged(where: Path, part: str, kit: "_Kit", label: dict[str, int]) -> Iterator[Item]:
     for root in ROOTS:
         folder = where / root / part
-        if folder.is_dir() and any(CLASS.fullmatch(path.stem) for path in folder.iterdir()):
-            for wnid, item in _by_class(folder):
+        if folder.is_dir() and any(map(_is_class, folder.iterdir())):
+            found = list(_by_class(folder))
+            _refuse_twice(found)
+            for wnid, item in found:
                 yield item._replace(label=_known(wnid, label, folder))
             return
         if folder.is_dir():
@@ -148,9 +159,15 @@ def _known(wnid: str, label: dict[str, int], path: Path) -> int:
 
 
 def _pictures_under(folder: Path) -> Iterator[Item]:
-    for path in sorted(folder.rglob("*")):
-        if _is_picture(path.name) and not stat.S_ISDIR((found := path.stat()).st_mode):
+    # Not rglob, which passes over folders that may not be read.
+    every = (Path(inner) / name for inner, _, names in os.walk(folder, onerror=_raise) for name in names)
+    for path in sorted(every):
+        if _is_picture(path.name) and stat.S_ISREG((found := path.stat()).st_mode):
             yield Item(str(path), 0, found.st_size, _shown(path.name), -1)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _pictures_in(path: Path, stream: BinaryIO, first: int, size: int) -> Iterator[Item]:
@@ -171,14 +188,30 @@ def _shown(name: str) -> str:
 
 
 def _members(path: Path, stream: Any) -> Iterator[tuple[str, int, int]]:
+    last = ""
     try:
         with tarfile.open(fileobj=stream, mode="r:") as archive:
             for member in archive:
+                last = member.name
                 if member.isfile():
                     yield member.name, member.offset_data, member.size
                 archive.members = []  # pyrefly: ignore[missing-attribute], of a million none needs to stay in memory
+            # Where a header is damaged, or the file cut off before one, tarfile ends as if there were no more.
+            stream.seek(archive.offset)  # pyrefly: ignore[missing-attribute]
+            if not _zeros(stream):
+                raise tarfile.ReadError(f"damaged or cut short after {_shown(last)}")
     except tarfile.TarError as error:
         raise DataError(f"{path}: not a sound tar file ({error})") from None
+
+
+def _zeros(stream: Any) -> bool:
+    """Whether a tar file ends here as it should: with zeros, and nothing after them."""
+    found = 0
+    while piece := stream.read(1 << 20):
+        if piece.count(0) < len(piece):
+            return False
+        found += len(piece)
+    return found >= tarfile.BLOCKSIZE
 
 
 class _Part(io.RawIOBase):
@@ -245,7 +278,7 @@ def _from_archive(path: Path) -> dict[str, bytes]:
                     stream = archive.extractfile(member)
                     assert stream is not None
                     found[name] = stream.read()
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: not a sound tar file ({error})") from None
     return found
 
