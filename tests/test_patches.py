@@ -1,6 +1,8 @@
 """Learning from patches of pictures in shards: the stream, updates, ten views and whole runs, against torch by hand."""
 
 import copy
+import hashlib
+import io
 import json
 import math
 import os
@@ -311,6 +313,70 @@ def test_labels_or_means_that_changed_are_noticed_before_a_run_begins(name, tmp_
     with pytest.raises(DataError, match=rf"{name} cannot be read \(No such file or directory\)"):
         experiments.run(photographs.toy(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def _rewritten(folder, document, part, kind, array):
+    """Another array, with the checksum that belongs to it."""
+    content = io.BytesIO()
+    np.save(content, array)
+    about = document["parts"][part][kind]
+    (folder / about["name"]).write_bytes(content.getvalue())
+    about["sha256"] = hashlib.sha256(content.getvalue()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(size="40"),
+        lambda d: d.update(size=-1),
+        lambda d: d.update(digest=None),
+        lambda d: d.update(parts=[]),
+        lambda d: d.update(classes={}),
+        lambda d: d["classes"][0].pop("words"),
+        lambda d: d["parts"].pop("val"),
+        lambda d: d["parts"].update(test={}),
+        lambda d: d["parts"]["train"].pop("shards"),
+        lambda d: d["parts"]["train"].update(shards="abc"),
+        lambda d: d["parts"]["train"].update(mean=None),
+        lambda d: d["parts"]["train"].update(cases="35"),
+        lambda d: d["parts"]["train"]["shards"][0].pop("bytes"),
+        lambda d: d["parts"]["train"]["shards"][0].pop("sha256"),
+        lambda d: d["parts"]["train"]["shards"][0].update(name="/etc/passwd"),
+        lambda d: d["parts"]["train"]["index"].update(name="../train.npy"),
+    ],
+)
+def test_an_index_that_lacks_anything_is_named_by_whoever_reads_it(change, prepared, tmp_path, monkeypatch, capsys):
+    copied = tmp_path / "imagenet"
+    shutil.copytree(prepared.folder, copied)
+    document = json.loads((copied / "index.json").read_text())
+    change(document)
+    (copied / "index.json").write_text(json.dumps(document))
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"index.json is damaged \(.+\); preparing again makes it anew"):
+        patches.open_prepared(held_out=False)
+    (checked,) = imagenet.check()
+    assert not checked.ok and not imagenet.status().present
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [("index", (3, 0), 9), ("index", (3, 1), -5), ("index", (3, 2), 2**60), ("index", (3, 3), 3), ("mean", 0, np.nan)],
+)
+def test_cases_and_means_that_cannot_be_are_refused_before_a_run_begins(
+    kind, place, value, prepared, tmp_path, monkeypatch
+):
+    copied = tmp_path / "imagenet"
+    shutil.copytree(prepared.folder, copied)
+    monkeypatch.setenv("MEANNET_DATA", str(tmp_path))
+    document = json.loads((copied / "index.json").read_text())
+    right = np.load(copied / document["parts"]["train"][kind]["name"])
+    wrong = right.copy()
+    wrong[place] = value
+    for array in (wrong, right.astype(np.float16), right[:-1]):
+        _rewritten(copied, document, "train", kind, array)
+        (copied / "index.json").write_text(json.dumps(document))
+        with pytest.raises(DataError, match=r"train\.(mean\.)?npy is damaged: .*; prepare again"):
+            patches.open_prepared(held_out=False)
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path, monkeypatch):

@@ -54,8 +54,8 @@ def open_prepared(*, held_out: bool) -> Prepared:
     parts = document["parts"]
     judged = "test" if "test" in parts and not held_out else "val"
     for part in ("train", judged):  # now, and not where the first test is due, hours later
-        shards.read_array(folder, parts[part]["index"])
-    mean = torch.from_numpy(shards.read_array(folder, parts["train"]["mean"])).permute(2, 0, 1).contiguous()
+        shards.read_cases(folder, document, part)
+    mean = torch.from_numpy(shards.read_mean(folder, document)).permute(2, 0, 1).contiguous()
     return Prepared(
         folder=folder,
         classes=_names(document["classes"]),

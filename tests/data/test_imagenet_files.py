@@ -111,6 +111,11 @@ def test_what_is_prepared_is_left_alone_and_a_shard_that_went_away_made_anew(fol
     assert prepare(folders, out) == first
     again = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
     assert {name for name in made if made[name] != again[name]} == {"train-00001.tar"}
+    about = out / "val-00000.json"
+    facts = json.loads(about.read_text())
+    for name in ("offsets", "sum", "corrupt", "name"):  # what is said of a shard is whole too, or the shard made anew
+        about.write_text(json.dumps({k: v for k, v in facts.items() if k != name}))
+        assert prepare(folders, out) == first and json.loads(about.read_text()) == facts
 
 
 def test_an_index_that_is_damaged_is_made_anew_and_another_set_refused(folders, tmp_path):

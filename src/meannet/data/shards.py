@@ -71,6 +71,8 @@ def written(folder: Path, name: str, plan: str) -> dict[str, Any] | None:
     try:
         facts = json.loads((folder / f"{name}.json").read_text())
         whole = facts["plan"] == plan and (folder / f"{name}.tar").stat().st_size == facts["bytes"]
+        whole = whole and len({len(facts[each]) for each in ("offsets", "lengths", "labels")}) == 1
+        _ = facts["name"], facts["sha256"], facts["counts"]["pictures"], facts["corrupt"], facts["sum"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return facts if whole else None
@@ -148,29 +150,79 @@ class Reader:
 
 
 def read_index(folder: Path) -> dict[str, Any]:
+    """What index.json says, with all in it that others take for granted."""
+    path = folder / INDEX
     try:
-        document = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != FORMAT:
-            raise DataError(f"{folder / INDEX} is of format {document['format']}, and this version reads {FORMAT}")
-        _ = document["classes"], document["size"], document["digest"]
-        _ = document["parts"]["train"]["mean"], document["parts"]["val"]["index"]
+            raise DataError(f"{path} is of format {document['format']}, and this version reads {FORMAT}")
+        _check(document)
     except FileNotFoundError:
-        raise DataError(f"{folder / INDEX} is missing; `meannet data prepare imagenet SRC` makes it") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / INDEX} is damaged ({error}); preparing again makes it anew") from None
+        raise DataError(f"{path} is missing; `meannet data prepare imagenet SRC` makes it") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise DataError(f"{path} is damaged ({why}); preparing again makes it anew") from None
     return document
 
 
-def read_array(folder: Path, about: dict[str, str]) -> np.ndarray:
-    """An index or a mean, held against the checksum in index.json: a label that changed would never be noticed."""
+def _check(document: dict[str, Any]) -> None:
+    def need(good: bool, what: str) -> None:
+        if not good:
+            raise ValueError(f"{what} is not what it should be")
+
+    def natural(number: Any) -> bool:
+        return isinstance(number, int) and number > 0
+
+    need(natural(document["size"]), "size")
+    need(isinstance(document["digest"], str), "digest")
+    classes, parts = document["classes"], document["parts"]
+    need(bool(classes) and all(isinstance(one[name], str) for one in classes for name in ("id", "words")), "classes")
+    _ = parts["train"]["mean"], parts["val"]
+    for part, about in parts.items():
+        need(natural(about["cases"]), f"cases of {part}")
+        need(all(natural(one["bytes"]) for one in about["shards"]), f"shards of {part}")
+        for one in (*about["shards"], about["index"], *([about["mean"]] if "mean" in about else ())):
+            need(Path(one["name"]).name == one["name"] and isinstance(one["sha256"], str), f"a file of {part}")
+
+
+def read_cases(folder: Path, document: dict[str, Any], part: str) -> np.ndarray:
+    """The index of a part: a label that changed would never be noticed."""
+    about = document["parts"][part]
+    found, path = _array(folder, about["index"]), folder / about["index"]["name"]
+    if found.dtype != np.int64 or found.shape != (about["cases"], 4):
+        raise DataError(f"{path} is damaged: {found.dtype} {found.shape} is no list of cases; prepare again")
+    shard, offset, length, label = found.T
+    sizes = np.array([one["bytes"] for one in about["shards"]] or [0])
+    good = (shard >= 0) & (shard < len(sizes)) & (label >= 0) & (label < len(document["classes"]))
+    good &= (offset >= 0) & (length > 0) & (length <= sizes[np.where(good, shard, 0)] - offset)
+    if not good.all():
+        raise DataError(f"{path} is damaged: case {int(good.argmin())} cannot be; prepare again")
+    return found
+
+
+def read_mean(folder: Path, document: dict[str, Any]) -> np.ndarray:
+    """(size, size, 3) float32, of each pixel over the training cases."""
+    about, size = document["parts"]["train"]["mean"], document["size"]
+    mean = _array(folder, about)
+    if mean.dtype != np.float32 or mean.shape != (size, size, 3) or not np.isfinite(mean).all():
+        raise DataError(f"{folder / about['name']} is damaged: no mean of pictures of {size} x {size}; prepare again")
+    return mean
+
+
+def _array(folder: Path, about: dict[str, str]) -> np.ndarray:
+    """An index or a mean, held against the checksum in index.json."""
     path = folder / about["name"]
     try:
         content = path.read_bytes()
+        if _sha256(content) != about["sha256"]:
+            raise DataError(f"{path} is damaged: its checksum is wrong; prepare again")
+        return np.load(io.BytesIO(content), allow_pickle=False)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); prepare again") from None
-    if _sha256(content) != about["sha256"]:
-        raise DataError(f"{path} is damaged: its checksum is wrong; prepare again")
-    return np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError):
+        raise DataError(f"{path} is damaged: it holds no array; prepare again") from None
 
 
 def read_at(path: str | Path, offset: int, size: int) -> bytes:
