@@ -206,6 +206,28 @@ def test_an_interrupt_leaves_whole_shards_and_says_how_to_go_on(tmp_path):
     assert process.returncode == 130 and list(out.glob(".*.tmp")) == [] and not (out / "index.json").exists()
 
 
+def test_a_ctrl_c_is_not_heard_by_workers_even_as_they_start():
+    """A terminal sends it to the whole group of the process that it started."""
+    code = "import os; from meannet.data.team import Team; start = dict(folder='.', size=8, quality=9); "
+    code += "team = Team('meannet.data.shards:writing', start, 2); "
+    code += "print(*[os.getpgid(process.pid) == process.pid for process, _ in team.members], os.getpgid(0))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0) as process:
+        said, _ = process.communicate(timeout=60)
+    assert said.split() == ["True", "True", str(process.pid)]
+
+
+def test_a_picture_in_a_shard_that_is_of_another_size_is_named_and_not_decoded(folders, tmp_path):
+    prepare(folders, tmp_path / "out")
+    reader, path = shards.Reader(tmp_path / "out", "train"), tmp_path / "out" / "train-00000.tar"
+    content, first = bytearray(path.read_bytes()), int(reader.index[0, 1])
+    place = content.index(b"\xff\xc0", first) + 5
+    for side in (b"\x01\x00", b"\xf0\x00"):  # the second is so large that Pillow refuses to open it
+        content[place : place + 4] = side * 2
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"train-00000\.tar: case 0 of train: .*(256 x 256 where|pixels\))"):
+            reader.pixels(0, np.zeros((48, 48, 3), np.uint8))
+
+
 def test_a_full_disk_leaves_whole_shards_and_one_line(folders, tmp_path):
     out = tmp_path / "out"
     with no_file_above(9000), pytest.raises(OSError, match="File too large") as caught:

@@ -60,11 +60,12 @@ def _eight_bits(picture: Any) -> Any:
 def decode(content: bytes, out: np.ndarray) -> None:
     """Pixels of a JPEG of exactly this size into `out`, (size, size, 3) bytes."""
     image = pillow()
+    rows, columns, _ = out.shape
     try:
         with image.open(io.BytesIO(content), formats=("JPEG",)) as opened:
-            pixels = np.asarray(opened)
-    except (OSError, SyntaxError, ValueError) as error:
+            if (opened.mode, opened.height, opened.width) != ("RGB", rows, columns):  # before any of it is decoded
+                found = f"{opened.mode} picture of {opened.height} x {opened.width}"
+                raise Corrupt(f"{found} where one of RGB, {rows} x {columns} should be")
+            out[:] = np.asarray(opened)
+    except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         raise Corrupt(" ".join(str(error).split())) from None
-    if pixels.shape != out.shape:
-        raise Corrupt(f"{pixels.shape} where {out.shape} should be")
-    out[:] = pixels

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -35,7 +34,8 @@ class Team:
                 with theirs:
                     handles = (theirs.fileno(), *files)
                     call = [sys.executable, "-P", "-c", code, str(theirs.fileno())]
-                    process = subprocess.Popen(call, stdin=subprocess.DEVNULL, pass_fds=handles)
+                    # In a group of its own: a Ctrl-C is for whoever started it, from its first moment on.
+                    process = subprocess.Popen(call, stdin=subprocess.DEVNULL, pass_fds=handles, process_group=0)
                 self.members.append((process, Connection(ours.detach())))
                 self.send(len(self.members) - 1, start)
         except BaseException:
@@ -112,7 +112,6 @@ class Team:
 
 def serve(make: Callable[[dict[str, Any]], Answer]) -> None:
     """A worker: answer jobs until there is nobody left to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for whoever started this
     connection = Connection(int(sys.argv[1]))
     try:
         answer = make(json.loads(connection.recv_bytes()))
