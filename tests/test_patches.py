@@ -29,6 +29,7 @@ from meannet.fast.images import compiled_step
 from meannet.fast.patches import Fast
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
 from meannet.ranks import Ranks
+from meannet.runlog import RunFolder
 from meannet.views import random_views
 
 SIZE, BATCH = 40, 8
@@ -279,6 +280,17 @@ def test_the_rate_is_searched_for_among_powers_of_ten_and_kept(tmp_path):
     experiments.run(fixed, tmp_path / "fixed", Options(workers=0))
     one, two = (outcome(tmp_path / name)["metrics"] for name in ("run", "fixed"))
     assert one == two
+
+
+def test_of_several_ranks_the_one_that_saves_says_when(prepared):
+    """The others see no file written, and would ask for the next at once."""
+    experiment, fleet = made(prepared)
+    parts = {"experiment": experiment, "folder": RunFolder(Path()), "data": prepared, "fleet": fleet, "engine": None}
+    parts |= {"options": Options(save_minutes=0.0), "name": "", "workers": 0, "seconds": lambda: 0.0}
+    first, second = (passes.Loop(ranks=Ranks(rank, 2), saved_at=-1e9, **parts) for rank in range(2))
+    assert first.due() and not second.due()
+    first.saving = 1e9
+    assert not first.due()
 
 
 def test_the_pace_is_told_once_long_before_the_first_epoch_ends(tmp_path, monkeypatch):

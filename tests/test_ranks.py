@@ -105,6 +105,18 @@ def test_a_killed_worker_is_started_anew_and_the_run_ends_in_the_same_state(torc
     assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
 
 
+def test_a_rank_that_is_late_finds_no_folder_made_before_it_looked(torchrun, tmp_path, monkeypatch):
+    """NCCL joins ranks at their first exchange; so does Gloo where it is told to."""
+    monkeypatch.setenv("TORCH_GLOO_LAZY_INIT", "1")
+    out, toy = tmp_path / "run", written(photographs.toy(epochs=1), tmp_path / "toy.json")
+    late = "import os, pathlib, runpy, sys, time; "
+    late += "made = lambda: os.environ['RANK'] == '0' or pathlib.Path(sys.argv[-1]).exists(); "
+    late += "[time.sleep(0.1) for _ in range(30) if not made()]; runpy.run_module('meannet', run_name='__main__')"
+    call = ["run", toy, "--device", "cpu", "--workers", "0", "--out", out]
+    done(torchrun(2, "--no-python", sys.executable, "-c", late, *call))
+    assert outcome(out)["result"]["ranks"] == 2
+
+
 @pytest.mark.parametrize(("arguments", "code"), [(["show", "imagenet.h_dropout", "--json"], 0), (["show", "no"], 2)])
 def test_a_rank_that_leaves_at_once_loses_neither_what_it_said_nor_its_code(arguments, code):
     call = [sys.executable, "-m", "meannet", *arguments]

@@ -103,9 +103,12 @@ class Loop:
         self.options.say(f"{self.name} goes on from epoch {self.epoch} of {self.experiment.optim.epochs}{place}")
 
     def due(self) -> bool:
-        """Whether it is time to save; not so often that saving takes a notable share of the time."""
+        """Whether it is time to save; not so often that saving takes a notable share of the time.
+
+        The first rank decides: it saves, and knows how long that takes.
+        """
         wait = max(60 * self.options.save_minutes, SAVING_SHARE * self.saving)
-        return time.perf_counter() - self.saved_at >= wait
+        return self.ranks.first and time.perf_counter() - self.saved_at >= wait
 
 
 def train(loop: Loop) -> dict[str, Any] | None:

@@ -40,12 +40,14 @@ def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, 
         raise ValueError(f"optim.batch must be a multiple of the {one.world} ranks, not {wanted.optim.batch}")
     with joined(where) as all_ranks:
         where, folder, made = all_ranks.device, RunFolder(path), False
+        # After this all ranks are here and have looked at the folder: to join, NCCL waits for nobody.
+        (finished,) = all_ranks.any(folder.result.exists())
         if all_ranks.first and experiment is not None:
             if all_ranks.restarts and (path / "experiment.json").exists():
                 _check_same(experiment, folder)
             else:
                 folder, made = RunFolder.create(path, experiment), True
-        if all_ranks.any(folder.result.exists()) == [True]:  # only after a restart
+        if finished:  # only after a restart
             return folder.found() if all_ranks.first else {}
         try:
             with folder.locked() if all_ranks.first else nullcontext():
