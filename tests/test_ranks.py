@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 from toys import outcome, written
 
-from meannet import cli
+from meannet import cli, ranks
 from meannet import experiment as experiments
 from meannet.data import imagenet
 from meannet.experiment import Interrupted, Options
@@ -138,6 +138,14 @@ def _rank(parent, rank):
         if owner == parent and f"RANK={rank}".encode() in variables:
             return int(path.parent.name)
     raise AssertionError(f"no rank {rank} among the children of {parent}")
+
+
+@pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("0", "0"), ("0", "two")])
+def test_a_rank_that_cannot_be_is_refused_before_it_waits_for_the_others(rank, world, monkeypatch):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    with pytest.raises(ValueError, match="torchrun sets them"):
+        ranks.named()
 
 
 def test_a_rank_that_was_started_anew_goes_on_with_no_other_run(folder, tmp_path, monkeypatch, capsys):

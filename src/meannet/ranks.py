@@ -84,6 +84,8 @@ def named() -> Ranks:
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     except ValueError:
         raise ValueError(f"{', '.join(names)} must be whole numbers, as torchrun sets them") from None
+    if not 0 <= rank < world or local < 0:  # it would wait for the others without end
+        raise ValueError(f"RANK {rank} of WORLD_SIZE {world}, LOCAL_RANK {local}, cannot be; torchrun sets them")
     return Ranks(rank, world, local, restarts)
 
 
