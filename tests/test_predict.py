@@ -205,7 +205,7 @@ def test_answers_go_to_a_file_that_is_new_or_may_be_replaced(done, capsys, refus
     [
         ("--arm dropuot", "the run has no arm 'dropuot'; did you mean dropout?"),
         ("--net 64-8-10", "the run has no net '64-8-10'; did you mean 64-8-8-10?"),
-        ("--seed 7", "seed 7 of arm dropout+input is not in the run; there is 0, 1, and all"),
+        ("--seed 7", "seed 7 of arm dropout+input is not in the run; there is 0, 1"),
         ("--divide -1", "--divide must be above 0"),
         ("--json -o a.json", "--json is for stdout"),
         ("-o a.txt", "a.txt must end in .csv or .json"),

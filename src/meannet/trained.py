@@ -185,7 +185,7 @@ def _seeds(row: Row, wanted: str | None) -> list[int]:
         stopped = {str(net["seed"]): net for net in row["stopped"]}
         why = f"was stopped in epoch {stopped[wanted]['epoch']}" if wanted in stopped else "is not in the run"
         known = ", ".join(map(str, row["seeds"]))
-        raise ValueError(f"seed {wanted} of arm {row['name']} {why}; there is {known}, and all to average them")
+        raise ValueError(f"seed {wanted} of arm {row['name']} {why}; there is {known}")
     return [int(wanted)]
 
 
