@@ -70,6 +70,7 @@ def keep(path, result):
         "docs/tables.md",
         "docs/scale.md",
         "docs/cards/rbm.md",
+        "docs/cards/dbn-dbm.md",
         "docs/cards/speech.md",
         "benchmarks/README.md",
     ],
@@ -112,7 +113,7 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name in (*speeds.FOLDERS, kept.SCALE):
+        if path.parent.name in (*speeds.FOLDERS, kept.SCALE, kept.LABELS):
             assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
             assert result["date"]
             continue
@@ -166,6 +167,15 @@ def test_asides_have_a_table_with_the_epoch_at_which_a_training_error_is_reached
     assert [row.rpartition(" | ")[2] for row in rows] == ["3 |", "not in 4 |", "1 |"]
     assert rows[0].startswith("| [cifar10.pools](cifar10.pools/here.json) | 64-8-10 | backprop | 20.0 ± 1.0 | 2 |")
     assert "cifar10.pools" not in kept.choices_table(tmp_path, tmp_path)
+
+
+def test_errors_with_few_labels_are_shares_with_their_spread(tmp_path):
+    rows = [{"labels": 1000, "errors": {"from scratch": [10, 30], "pretrained": [5, 5]}, "n_test": 200}]
+    result = {"rows": rows, "data": "mnist", "pictures": 60000, "seeds": 2, "device": "a CPU", "date": "2026-01-02"}
+    keep(tmp_path / "few_labels" / "here.json", result)
+    table, words = kept.labels_table(tmp_path, tmp_path).split("\n\n")
+    assert table.splitlines()[2] == "| [here](few_labels/here.json) | 1,000 | 10.00 ± 7.07 % | 2.50 ± 0.00 % |"
+    assert words == "here: MNIST, pretrained on all 60,000 pictures without labels, 2 seeds; a CPU, 2026-01-02."
 
 
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):

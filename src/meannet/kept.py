@@ -24,6 +24,7 @@ PICTURE, PICTURED = Path("docs") / "errors.svg", ("mnist.a1", "digits")
 ARMS = "backprop", "dropout", "dropout+input"
 SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader, --ranks and --scaling
 GROWTH = Path("..") / "docs" / "growth.svg"  # from the folder of the page that shows it
+LABELS = "few_labels"  # results/few_labels is of examples/few_labels.py
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
@@ -178,6 +179,36 @@ def baselines_table(folder: Path, base: Path) -> str:
     return markdown_table(heads, rows, right=(3, 4))
 
 
+def labels_table(folder: Path, base: Path) -> str:
+    """Test errors of nets from scratch and of pretrained ones, by number of labels, from examples/few_labels.py."""
+    kept = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in files(LABELS, folder)]
+    if not kept:
+        return "No result is kept yet."
+    rows = [
+        (
+            f"[{path.stem}]({link(path, base)})",
+            count(row["labels"]),
+            *(_share(e, row["n_test"]) for e in row["errors"].values()),
+        )
+        for path, result in kept
+        for row in result["rows"]
+    ]
+    heads = ("where", "labels", *kept[0][1]["rows"][0]["errors"])
+    words = [f"{path.stem}: {_labels_words(result)}" for path, result in kept]
+    return markdown_table(heads, rows, right=range(1, len(heads))) + "\n\n" + " ".join(words)
+
+
+def _share(errors: Sequence[int], n_test: int) -> str:
+    per_cent = [100 * wrong / n_test for wrong in errors]
+    return f"{statistics.fmean(per_cent):.2f} ± {statistics.stdev(per_cent):.2f} %"
+
+
+def _labels_words(result: Result) -> str:
+    name, of = TITLES.get(result["data"], result["data"]), count(result["pictures"])
+    when = f"{result['device']}, {result['date']}"
+    return f"{name}, pretrained on all {of} pictures without labels, {result['seeds']} seeds; {when}."
+
+
 def picture(results: Sequence[Result]) -> str:
     """The paper's Fig. 1 from kept results, as SVG on a white card: test errors by epoch, a band over seeds."""
     from meannet.report.figures import WIDE, Ending, frame
@@ -252,6 +283,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "asides": lambda: asides_table(folder, base),
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
+        "few-labels": lambda: labels_table(folder, base),
         "settings": lambda: settings_table(folder, base),
     }
     blocks |= speeds.blocks(folder, base)
