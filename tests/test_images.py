@@ -223,16 +223,6 @@ def test_testing_in_chunks_is_testing_at_once(monkeypatch):
     assert whole[0] == parts[0] and np.allclose(whole[1], parts[1])
 
 
-def test_the_rate_that_is_searched_for_trains_and_ten_times_as_much_does_not():
-    inputs, targets = pictures(60)
-    rate = images.search_rate(fleet, inputs, targets, batch=10)
-    assert rate in (0.1, 0.01, 0.001)
-    made = fleet()
-    before = images._objective(made, inputs, targets)
-    images.Plain(made, inputs, targets, 10, [math.inf] * 2).epoch(0, [10 * rate] * 2, 0.9, never)
-    assert not (images._objective(made, inputs, targets) < before).all()
-
-
 def test_which_engine_runs_is_decided_by_device_and_path():
     made, (inputs, targets) = fleet(), pictures()
     assert isinstance(fast.engine(made, inputs, targets, 10, [math.inf] * 2), images.Plain)

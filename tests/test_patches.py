@@ -30,7 +30,7 @@ from meannet.fast.patches import Fast
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
 from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
-from meannet.views import random_views
+from meannet.views import centred_views
 
 SIZE, BATCH = 40, 8
 REAL = Path(os.environ.get("MEANNET_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data").absolute()
@@ -158,7 +158,8 @@ def test_updates_are_torchs_on_the_same_patches_and_masks(prepared):
         total = 0.0
         for pixels, labels in shown_by(prepared, 0, epoch):
             x = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() - prepared.mean) * experiment.patches.scale
-            outputs, targets = twin(random_views(x, 0, update, 32)), torch.tensor(labels)
+            seen = centred_views(x, torch.zeros_like(prepared.mean), 0, update, 32)
+            outputs, targets = twin(seen), torch.tensor(labels)
             optimizer.zero_grad()
             F.cross_entropy(outputs, targets).backward()
             optimizer.step()

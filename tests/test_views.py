@@ -3,11 +3,15 @@
 import pytest
 import torch
 
-from meannet.views import random_views, ten_views
+from meannet.views import centred_views, ten_views
 
 
 def numbered(cases=3, side=10):
     return torch.arange(cases * 2 * side * side).view(cases, 2, side, side)
+
+
+def random_views(images, *given, **size):
+    return centred_views(images, torch.zeros(images.shape[1:], dtype=images.dtype), *given, **size)
 
 
 def test_a_random_view_is_a_patch_of_its_own_image_or_its_reflection():

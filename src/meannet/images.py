@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from meannet.core import metrics, philox
 from meannet.core.maxnorm import constrain_incoming_
 from meannet.nn.convfleet import ConvFleet
-from meannet.nn.convnets import ConvNet, largest_rate
+from meannet.nn.convnets import ConvNet
 from meannet.train import Tally
 
 Forward = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, list[Tensor]]]
@@ -142,31 +142,3 @@ def tally(learners: Sequence[Learner]) -> Tally:
         active=torch.stack([learner.active for learner in learners]),
         moved=torch.stack([learner.moved for learner in learners]),
     )
-
-
-def search_rate(
-    make: Callable[[], ConvFleet], inputs: Tensor, targets: Tensor, *, batch: int = 128, momentum: float = 0.9
-) -> float:
-    """The largest power of ten that reduces the objective (F.7): one pass over these cases, from fresh nets each time.
-
-    It must be lower after the pass than before, on the same cases, for the mean network of every net.
-    """
-
-    def reduces(rate: float) -> bool:
-        fleet = make()
-        before = _objective(fleet, inputs, targets)
-        engine = Plain(fleet, inputs, targets, batch, [math.inf] * len(fleet.nets))
-        engine.epoch(0, [rate] * len(fleet.nets), momentum, lambda: False)
-        return bool((_objective(fleet, inputs, targets) < before).all())  # not where it is no number
-
-    return largest_rate(reduces)
-
-
-@torch.no_grad()
-def _objective(fleet: ConvFleet, inputs: Tensor, targets: Tensor, cases: int = 500) -> Tensor:
-    """(nets,), the mean cross-entropy of the mean networks."""
-    total = torch.zeros(len(fleet.nets), dtype=torch.float64, device=fleet.device)
-    for part, right in zip(inputs.split(cases), targets.split(cases), strict=True):
-        outputs = fleet.mean_outputs(part)
-        total += metrics.losses(outputs, right.expand(len(outputs), -1), "softmax")
-    return total / len(inputs)

@@ -6,21 +6,15 @@ from torch import Tensor
 from meannet.core import philox
 
 
-def random_views(images: Tensor, seed: int | Tensor, update: int | Tensor, size: int = 224, first: int = 0) -> Tensor:
-    """A patch of each image, (cases, channels, size, size), at a random place, reflected half of the time.
-
-    Place and reflection are a function of the seed, the update and the case's place in the mini-batch, of which these
-    are the cases from `first` on. Seed, as (1,), and update may be tensors on the images' device.
-    """
-    row, column = places(images, seed, update, size, first)
-    cases = torch.arange(len(images), device=images.device)
-    return images[cases[:, None, None], :, row[:, :, None], column[:, None, :]].permute(0, 3, 1, 2)
-
-
 def centred_views(
     images: Tensor, mean: Tensor, seed: int | Tensor, update: int | Tensor, size: int = 224, first: int = 0
 ) -> Tensor:
-    """The same patches, less the mean of each pixel; images may be bytes, and the mean is (channels, rows, columns)."""
+    """A patch of each image, (cases, channels, size, size), at a random place, reflected half of the time.
+
+    Images may be bytes; the mean of each pixel, (channels, rows, columns), is subtracted. Place and reflection are a
+    function of the seed, the update and the case's place in the mini-batch, of which these are the cases from `first`
+    on. Seed, as (1,), and update may be tensors on the images' device.
+    """
     row, column = places(images, seed, update, size, first)
     cases = torch.arange(len(images), device=images.device)
     patches = images[cases[:, None, None], :, row[:, :, None], column[:, None, :]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from meannet.core.dropout import LEVELS, check_rate, kept, thresholds
+from meannet.core.dropout import LEVELS, kept, thresholds
 from meannet.core.philox import MASK, SAMPLE
 
 # seed, update, layer, rate, cases, units, purpose: sha256 of the mask, one byte a unit
@@ -155,14 +155,3 @@ def test_the_first_cases_of_a_longer_batch_have_the_masks_of_the_shorter():
 
 def test_the_first_units_of_a_wider_layer_have_the_masks_of_the_narrower():
     assert mask_of(1, 8, 1, 0.5, 20, 100)[:, :13].equal(mask_of(1, 8, 1, 0.5, 20, 13))
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, math.nan, math.inf])
-def test_a_rate_outside_zero_to_one_is_refused_by_name_and_value(rate):
-    with pytest.raises(ValueError, match=f"dropout.hidden .* not {rate}"):
-        check_rate(rate, "dropout.hidden")
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.5, 0.999])
-def test_a_rate_from_zero_to_below_one_is_taken(rate):
-    assert check_rate(rate) == rate

@@ -61,18 +61,6 @@ def test_the_first_of_equal_outputs_is_the_answer():
     assert metrics.errors(torch.zeros(1, 3, 4), torch.tensor([0, 1, 3])).tolist() == [2]
 
 
-def test_log_probability_is_the_mean_over_cases_of_the_right_answers(outputs, targets):
-    log_probs = outputs.log_softmax(-1)
-    expected = [np.mean([log_probs[n, c, targets[n, c]].item() for c in range(6)]) for n in range(3)]
-    np.testing.assert_allclose(metrics.log_probability(log_probs, targets), expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        metrics.log_probability(log_probs, targets[0]),
-        [log_probs[n, range(6), targets[0]].mean() for n in range(3)],
-        rtol=1e-12,
-    )
-    np.testing.assert_allclose(metrics.log_probability(log_probs[1], targets[1]), expected[1], rtol=1e-12)
-
-
 def test_cross_entropy_of_logistic_outputs_is_summed_over_cases_and_labels(outputs):
     aims = (outputs.flip(1) > 0).double()
     right = 1 / (1 + np.exp(np.where(aims.numpy() > 0, -outputs.numpy(), outputs.numpy())))

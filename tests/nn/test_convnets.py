@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from meannet import mean_network
 from meannet.config import Conv
 from meannet.nn import convnets
-from meannet.nn.convnets import Rates, image_net, largest_rate, last_cuts, start_, working_spreads
+from meannet.nn.convnets import Rates, image_net, largest_rate, start_, working_spreads
 
 
 def rand(*shape, seed=0):
@@ -171,7 +171,3 @@ def test_the_rate_is_the_largest_power_of_ten_that_reduces_the_objective():
     assert largest_rate(reduces) == 0.01 and tried == [1.0, 0.1, 0.01]
     with pytest.raises(ValueError, match="no learning rate"):
         largest_rate(lambda rate: False)
-
-
-def test_the_rate_is_cut_twice_shortly_before_the_end():
-    assert last_cuts(140) == (119, 130) and last_cuts(100, (0.8, 0.9)) == (80, 90)

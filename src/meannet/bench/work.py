@@ -16,7 +16,6 @@ UNITS = {"rectified": "relu", "logistic": "logistic"}  # here and in the table
 LEARNING_RATES = {"rectified": 1.0, "logistic": 10.0}  # A.1 has 10, at which rectified units die
 INITIAL_BIASES = {"rectified": 0.0, "logistic": -2.0}
 LEARNED = 600  # updates before the clock starts, an epoch of MNIST: how many units are zero depends on what was learned
-MEASURED = 20_000  # cases at hand on a CPU
 INSTEAD = "scikit-learn's digits, doubled and centred in 28 x 28; MNIST is not in the data folder"
 
 

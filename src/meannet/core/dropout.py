@@ -5,14 +5,7 @@ from torch import Tensor
 
 from meannet.core.philox import MASK, uniform16
 
-LEVELS = 1 << 16  # rates are met to the nearest 1/65536
-
-
-def check_rate(rate: float, name: str = "rate") -> float:
-    """A rate is the probability of omission, in [0, 1); anything else is an error."""
-    if not 0 <= rate < 1:
-        raise ValueError(f"{name} is the probability of omitting a unit and must be in [0, 1), not {rate}")
-    return rate
+LEVELS = 1 << 16  # rates and other probabilities are met to the nearest 1/65536
 
 
 def thresholds(rates: Tensor) -> Tensor:

@@ -42,12 +42,6 @@ def errors(outputs: Tensor, targets: Tensor, kind: str = "softmax", groups: Sequ
     return (outputs.argmax(-1) != targets).sum(-1)
 
 
-def log_probability(log_probs: Tensor, targets: Tensor) -> Tensor:
-    """Mean log probability of the right answer, over the last axis of cases."""
-    index = targets.expand(log_probs.shape[:-1]).unsqueeze(-1)
-    return torch.take_along_dim(log_probs, index, -1).squeeze(-1).mean(-1)
-
-
 def _case_losses(outputs: Tensor, targets: Tensor, kind: str, groups: Sequence[int]) -> Tensor:
     """(nets, cases)"""
     if groups:

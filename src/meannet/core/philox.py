@@ -14,9 +14,8 @@ WORD = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
-AT_ONCE = (
-    1 << 20
-)  # initial weights: words of many more would not fit into a cache, and those of H's nets fill gigabytes
+# Initial weights drawn at once: words of many more would not fit into a cache, and those of H's nets fill gigabytes.
+AT_ONCE = 1 << 20
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
 MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW = 0, 1, 2, 3, 4, 5

@@ -120,7 +120,7 @@ def select_words(matrix: Matrix, chosen: Chosen, selection: Selection) -> tuple[
     return matrix[chosen.documents][:, words], words
 
 
-def dataset(name: str, counts: Matrix, chosen: Chosen, selection: Selection, say: Say) -> Dataset:
+def dataset(name: str, counts: Matrix, chosen: Chosen, say: Say) -> Dataset:
     """Cases with inputs log(1 + C) from counts of the chosen documents; says what was chosen, beside the paper's."""
     import torch
 

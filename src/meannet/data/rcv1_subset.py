@@ -33,7 +33,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     names, total = SECOND_LEVEL, matrix.shape[0]
     chosen = documents.choose(document, label, names, total, selection, held_out=held_out)
     counts, _ = documents.select_words(matrix, chosen, selection)
-    return documents.dataset(NAME, counts, chosen, selection, say)
+    return documents.dataset(NAME, counts, chosen, say)
 
 
 def read() -> tuple[Matrix, tuple[np.ndarray, np.ndarray]]:

@@ -84,7 +84,7 @@ def _load(*, held_out: bool, say: Say, selection: Selection) -> Dataset:
     paths = [_path(file) for file in TOKENS]
     words, counts = count(paths, known, chosen, selection, say)
     chosen.facts["most_common"] = words[:10]
-    return documents.dataset(NAME, counts, chosen, selection, say)
+    return documents.dataset(NAME, counts, chosen, say)
 
 
 def topics(path: Path) -> tuple[np.ndarray, np.ndarray]:

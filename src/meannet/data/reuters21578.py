@@ -59,7 +59,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     counts, kept = documents.select_words(matrix, chosen, selection)
     totals = np.asarray(counts.sum(axis=0)).ravel()
     chosen.facts["most_common"] = [words[kept[k]] for k in np.argsort(-totals, kind="stable")[:10]]
-    return documents.dataset(NAME, counts, chosen, selection, say)
+    return documents.dataset(NAME, counts, chosen, say)
 
 
 def _counted(content: Content) -> tuple[list[str], Matrix]:

@@ -45,7 +45,7 @@ def load(*, held_out: bool, say: Say, selection: Selection = SELECTION) -> Datas
     train, test = documents.divided(everything, Selection(seed=selection.seed), None, held_out=held_out)
     say(f"{NAME}: documents are made up, for time and memory; their errors say nothing about text")
     chosen = Chosen(everything, targets, real.classes, train, test, facts)
-    return documents.dataset(NAME, made, chosen, selection, say)
+    return documents.dataset(NAME, made, chosen, say)
 
 
 def _drawn(real: Matrix, count: int, random: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from meannet.fast.units import triton_is_there
 from meannet.images import Plain as PlainImages
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
@@ -91,9 +92,7 @@ def why_not_fast(fleet: Fleet) -> str:
         return "there are fast paths for CPUs and CUDA devices only"
     if fleet.output != "softmax" or fleet.groups:
         return "on a GPU it trains nets with one softmax only"
-    try:
-        import triton  # noqa: F401
-    except ImportError:
+    if not triton_is_there():
         return "Triton is not installed"
     return "" if fleet.sizes[-1] <= MOST_OUTPUTS else f"on a GPU it takes {MOST_OUTPUTS} outputs at most"
 

@@ -17,13 +17,13 @@ def fused(weights: Tensor) -> bool:
     return weights.device.type == "cuda" and weights.dtype == torch.float32 and low and triton_is_there()
 
 
-def logistic(given: Tensor, weights: Tensor, biases: Tensor, factor: float = 1.0, out: Tensor | None = None) -> Tensor:
+def logistic(given: Tensor, weights: Tensor, biases: Tensor, factor: float = 1.0) -> Tensor:
     """Probabilities, the logistic function of factor * (given weights + biases), (nets, cases, units).
 
     `given` is (nets or 1, cases, inputs), `weights` (nets, inputs, units) in any layout, `biases` (nets, cases or 1,
     units).
     """
-    return _launch(given, weights, biases, factor, out, given, given, 0, sampled=False)  # nothing is drawn
+    return _launch(given, weights, biases, factor, None, given, given, 0, sampled=False)  # nothing is drawn
 
 
 def logistic_states(

@@ -258,10 +258,8 @@ def working_spreads(
         layer.weight.copy_(drawn)
         layer.bias.zero_()
         total = layer.layer(x, *beside)  # which grows as the sd does
-        spread, most = (
-            total.std(0).mean(),
-            total.amax((0, 2, 3)) if _shared(layer) and total.dim() == 4 else total.amax(0),
-        )
+        spread = total.std(0).mean()
+        most = total.amax((0, 2, 3) if _convolves(layer) else 0)  # of each filter
         sd = first
         while spread * sd < bias / 2:
             if sd >= last:
@@ -284,11 +282,6 @@ def largest_rate(reduces: Callable[[float], bool], *, first: int = 0, last: int 
     raise ValueError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
 
 
-def last_cuts(epochs: int, shares: Sequence[float] = (0.85, 0.93)) -> tuple[int, ...]:
-    """Epochs at which the rate is divided by ten, shortly before the end (F.7); the shares are ours."""
-    return tuple(round(share * epochs) for share in shares)
-
-
-def _shared(layer: Layer) -> bool:
+def _convolves(layer: Layer) -> bool:
     """Whether the units of a bank share one filter."""
-    return not isinstance(layer.layer, LocallyConnected2d)
+    return isinstance(layer.layer, nn.Conv2d | TwoInputConv2d)

@@ -160,9 +160,9 @@ def chain_(dbm: DBM, draws: Draws, steps: int) -> Tensor:
     return states
 
 
-def reconstruction_error(dbm: DBM, visible: Tensor, sweeps: int = 30) -> Tensor:
+def reconstruction_error(dbm: DBM, visible: Tensor) -> Tensor:
     """Squared, of the visible means given the first layer's mean-field activities, averaged over cases, (nets,)."""
-    first, _ = mean_field(dbm, visible, None, sweeps)
+    first, _ = mean_field(dbm, visible)
     found = torch.baddbmm(dbm.folded.hidden_biases[:, None, : dbm.inputs], first, _parts(dbm)[0].mT).sigmoid_()
     return (visible - found).square().sum(-1).mean(-1)
 

@@ -6,8 +6,6 @@ from torch import Tensor
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.rbm import RBM, hidden_means, sample_hidden, sample_visible, visible_means
 
-STATES = ("means", "samples")
-
 
 @torch.no_grad()
 def contrastive_divergence_(

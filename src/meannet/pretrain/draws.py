@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from meannet.core.dropout import LEVELS
 from meannet.core.philox import GIBBS, normals, uniform16
 from meannet.fast.cpu import library
 from meannet.fast.units import triton_is_there
-
-LEVELS = 1 << 16  # probabilities are met to the nearest 1/65536
 
 
 @dataclass
