@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,6 +14,13 @@ from safetensors.torch import save as serialise
 from torch import Tensor
 
 from meannet.atomic import write_atomically
+from meannet.config import Experiment, settings, to_json
+
+if TYPE_CHECKING:
+    from meannet.data import Dataset
+    from meannet.patches import Prepared
+
+NOT_DECIDING = ("record_every", "samples")
 
 
 class CheckpointError(RuntimeError):
@@ -20,6 +29,26 @@ class CheckpointError(RuntimeError):
 
 class Damaged(CheckpointError):
     """A file that should hold a state is missing or not whole."""
+
+
+@dataclass
+class Saving:
+    """When a state is due: after the first epoch, every so many minutes, and every so many epochs where asked."""
+
+    minutes: float
+    epochs: int | None
+    first: bool = True
+    last: float = field(default_factory=time.perf_counter)
+    since: int = 0  # epochs that no state has yet
+
+    def due(self) -> bool:
+        """To be asked once an epoch."""
+        self.since += 1
+        late = time.perf_counter() - self.last >= 60 * self.minutes
+        return self.first or late or (self.epochs is not None and self.since >= self.epochs)
+
+    def saved(self) -> None:
+        self.last, self.since, self.first = time.perf_counter(), 0, False
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], *, keep_previous: bool = True) -> None:
@@ -81,6 +110,39 @@ def exists(path: Path) -> bool:
 
 def previous(path: Path) -> Path:
     return path.with_name(path.stem + ".previous" + path.suffix)
+
+
+def decided_by(experiment: Experiment, digest: str, data: "Dataset | Prepared") -> dict[str, Any]:
+    """What a run's state says of the settings and data that it came from; `digest` is the settings' own."""
+    return {"settings": digest, "chosen": _chosen(experiment), "data": data.digest}
+
+
+def check_unchanged(
+    facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, data: "Dataset | Prepared"
+) -> None:
+    """Refuse a state that was saved with other settings or data, naming what changed."""
+    check_settings(facts, experiment, digest, path)
+    if facts["data"] != data.digest:
+        raise CheckpointError(
+            f"the {data.name} data changed since {path.name} was saved; put it back, or start a new run"
+        )
+
+
+def check_settings(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path) -> None:
+    """Refuse a state that was saved with other settings than those that experiment.json has now."""
+    if facts["settings"] != digest:
+        now, then = _chosen(experiment), facts["chosen"]
+        changed = [p for p in now | then if now.get(p) != then.get(p)]
+        which = f"{changed[0]} was {json.dumps(then.get(changed[0]))}" if changed else "arms were in another order"
+        raise CheckpointError(
+            f"settings changed since {path.name} was saved: {which}; put that back in "
+            f"{path.parent / 'experiment.json'}, or start a new run with `meannet run`"
+        )
+
+
+def _chosen(experiment: Experiment) -> dict[str, Any]:
+    """What the digest is of, by path, to name a setting that was changed."""
+    return {path: to_json(value) for path, value in settings(experiment).items() if path not in NOT_DECIDING}
 
 
 def _checksum(tensors: dict[str, Tensor], text: str) -> str:

@@ -18,7 +18,6 @@ from meannet.nn.dense import Fleet
 from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
 from meannet.pretrain.unrolled import install_, seen
-from meannet.pretraining import chosen
 from meannet.runlog import RunFolder, check_free
 from meannet.train import Engine, Epoch, Fault, train
 
@@ -198,9 +197,11 @@ def _pretrain_one(
     path = options.pretrain_path or options.path
     products = "tf32" if where.type == "cuda" else str(fast.products(where, path)).removeprefix("torch.")
     _write_environment(folder, where, f"{products} products", options.path, options)
-    saving = pretraining.Saving(options.save_minutes, options.save_epochs, seconds)
+    saving = checkpoint.Saving(options.save_minutes, options.save_epochs)
     stack = pretraining.prepare(experiment, hidden, dataset, where)
-    for done in pretraining.run(stack, experiment, folder, dataset, saving, options.say, path=path, stop=options.stop):
+    for done in pretraining.run(
+        stack, experiment, folder, dataset, saving, seconds, options.say, path=path, stop=options.stop
+    ):
         options.progress(Progress(f"{_shown(name, folder)}, {done.stage.name}", done, done.stage.epochs, {}, seconds()))
     if not stack.finished or options.stop():
         raise Interrupted
@@ -233,25 +234,20 @@ def _train_one(
         fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
     )
     _write_environment(folder, where, engine.precision, engine.name, options)
-    saved_epoch, saved_at = facts["epoch"], time.perf_counter()
-    epoch_now = facts["epoch"]
+    done = facts["epoch"]
+    saving = checkpoint.Saving(options.save_minutes, options.save_epochs, first=not done)
 
     def save() -> None:
-        nonlocal saved_epoch, saved_at
-        if epoch_now == saved_epoch:
-            return
         facts = {
-            "epoch": epoch_now,
+            "epoch": done,
             "faults": [vars(fault) for fault in faults],
-            "settings": experiment.digest(),
-            "chosen": chosen(experiment),
-            "data": dataset.digest,
+            **checkpoint.decided_by(experiment, experiment.digest(), dataset),
         }
         tensors = fleet.state()
         if isinstance(fleet, ConvFleet):  # a net is of no use without it
             tensors["mean"] = torch.as_tensor(fleet.mean)
         checkpoint.save(folder.state(hidden, len(experiment.net.hidden)), tensors, facts)
-        saved_epoch, saved_at = epoch_now, time.perf_counter()
+        saving.saved()
 
     for epoch in train(
         fleet,
@@ -259,28 +255,26 @@ def _train_one(
         len(inputs),
         experiment.optim,
         [experiment.lr(arm) for arm in each],
-        start=facts["epoch"],
+        start=done,
         stopped=[fault.net for fault in faults],
         stop=options.stop,
     ):
-        epoch_now = epoch.epoch
+        done = epoch.epoch
         faults += epoch.faults
         for fault in epoch.faults:
             options.say(outcome.describe_fault(experiment, name, fault))
-        last = epoch_now == experiment.optim.epochs
+        last = done == experiment.optim.epochs
         means: dict[str, float] = {}
-        if last or epoch_now % experiment.record_every == 0:
+        if last or done % experiment.record_every == 0:
             errors, more = outcome.judged(fleet, test_inputs, test_targets, dataset)
             gone = {fault.net for fault in faults}
             folder.append(outcome.epoch_records(experiment, name, epoch, errors, gone, seconds(), more))
             means = outcome.arm_means(experiment, errors, gone)
-        due = experiment.optim.epochs == epoch_now or epoch_now == 1
-        due |= options.save_epochs is not None and epoch_now - saved_epoch >= options.save_epochs
-        due |= time.perf_counter() - saved_at >= 60 * options.save_minutes
-        if due:
+        if saving.due() or last:
             save()
         options.progress(Progress(_shown(name, folder), epoch, experiment.optim.epochs, means, seconds()))
-    save()
+    if saving.since:
+        save()
     if options.stop():
         raise Interrupted
     return fleet, faults, engine

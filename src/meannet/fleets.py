@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, imagefleets, pretraining
+from meannet.checkpoint import check_settings, check_unchanged
 from meannet.config import Experiment
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.pretrain.unrolled import seen
-from meannet.pretraining import check_settings, check_unchanged
 from meannet.runlog import RunFolder
 from meannet.train import Fault
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from meannet import checkpoint, outcome, patches, tenviews
+from meannet.checkpoint import check_unchanged, decided_by
 from meannet.config import Experiment
 from meannet.core import schedule
 from meannet.core.sgd import step_size
@@ -18,7 +19,6 @@ from meannet.fast.patches import pinned
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import largest_rate
 from meannet.patches import Prepared
-from meannet.pretraining import check_unchanged, chosen
 from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
 from meannet.train import Epoch, Fault, Tally, find_faults
@@ -68,9 +68,7 @@ class Loop:
             "tally": tally,
             "lr": self.lr,
             "faults": [vars(self.fault)] if self.fault else [],
-            "settings": self.experiment.digest(),
-            "chosen": chosen(self.experiment),
-            "data": self.data.digest,
+            **decided_by(self.experiment, self.experiment.digest(), self.data),
         }
         if self.ranks.first:
             # A net is of no use without the mean of its pictures.

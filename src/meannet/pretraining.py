@@ -1,16 +1,13 @@
 """Pretraining within a run: a stack is trained, or goes on being trained, in a file of its own, and is kept there."""
 
-import json
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from meannet import checkpoint, fast
-from meannet.config import Experiment, settings, to_json
+from meannet.checkpoint import Saving, check_settings, check_unchanged, decided_by
+from meannet.config import Experiment
 from meannet.data import Dataset
 from meannet.lots import Lot
 from meannet.outcome import net_name
@@ -18,31 +15,6 @@ from meannet.pretrain.stack import Done, Stack, new_stack, samples
 from meannet.pretrain.stages import pretrain
 from meannet.pretrain.unrolled import layers
 from meannet.runlog import RunFolder
-
-if TYPE_CHECKING:
-    from meannet.patches import Prepared
-
-NOT_DECIDING = ("record_every", "samples")
-
-
-@dataclass
-class Saving:
-    """When a state is due: after the first epoch, every so many minutes, and every so many epochs where asked."""
-
-    minutes: float
-    epochs: int | None
-    seconds: Callable[[], float]  # since the run began
-    last: float = field(default_factory=time.perf_counter)
-    since: int = 0  # epochs that no state has yet
-    first: bool = True
-
-    def due(self) -> bool:
-        self.since += 1
-        late = time.perf_counter() - self.last >= 60 * self.minutes
-        return self.first or late or (self.epochs is not None and self.since >= self.epochs)
-
-    def saved(self) -> None:
-        self.last, self.since, self.first = time.perf_counter(), 0, False
 
 
 def prepare(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device) -> Stack:
@@ -58,6 +30,7 @@ def run(
     folder: RunFolder,
     dataset: Dataset,
     saving: Saving,
+    seconds: Callable[[], float],
     say: Callable[[str], None],
     *,
     path: str = "auto",
@@ -65,7 +38,8 @@ def run(
 ) -> Iterator[Done]:
     """Train what is left of a stack, saving and recording; at the end samples from the model are saved with it.
 
-    When `stop` says so before that, what was trained is saved, and going on draws them.
+    When `stop` says so before that, what was trained is saved, and going on draws them. `seconds` count from when the
+    run began.
     """
     hidden = stack.sizes[1:]
     name, file = net_name(experiment, hidden, dataset), folder.pretrained(hidden, len(experiment.net.hidden))
@@ -82,16 +56,14 @@ def run(
             "stage": stack.stage,
             "epoch": stack.epoch,
             "complete": bool(more),
-            "settings": experiment.pretrain_digest(),
-            "chosen": chosen(experiment),
-            "data": dataset.digest,
+            **decided_by(experiment, experiment.pretrain_digest(), dataset),
         }
         checkpoint.save(file, stack.state() | more, facts)
         saving.saved()
 
     products = fast.products(stack.device, path)
     for done in pretrain(stack, inputs, targets, products=products, stop=stop):
-        folder.append(_lines(name, done, stack, saving.seconds()), folder.pretraining)
+        folder.append(_lines(name, done, stack, seconds()), folder.pretraining)
         if saving.due():
             save()
         yield done
@@ -166,34 +138,6 @@ def summary(folder: RunFolder) -> list[dict[str, Any]]:
         entry["epochs"] = line["epoch"]
         entry["values"][line["seed"]] = line["value"]  # the last holds
     return [one | {"seeds": list(one["values"]), "values": list(one["values"].values())} for one in found.values()]
-
-
-def check_unchanged(
-    facts: dict[str, Any], experiment: Experiment, digest: str, path: Path, dataset: "Dataset | Prepared"
-) -> None:
-    """Refuse a state that was saved with other settings or data, naming what changed."""
-    check_settings(facts, experiment, digest, path)
-    if facts["data"] != dataset.digest:
-        raise checkpoint.CheckpointError(
-            f"the {dataset.name} data changed since {path.name} was saved; put it back, or start a new run"
-        )
-
-
-def check_settings(facts: dict[str, Any], experiment: Experiment, digest: str, path: Path) -> None:
-    """Refuse a state that was saved with other settings than those that experiment.json has now."""
-    if facts["settings"] != digest:
-        now, then = chosen(experiment), facts["chosen"]
-        changed = [p for p in now | then if now.get(p) != then.get(p)]
-        which = f"{changed[0]} was {json.dumps(then.get(changed[0]))}" if changed else "arms were in another order"
-        raise checkpoint.CheckpointError(
-            f"settings changed since {path.name} was saved: {which}; put that back in "
-            f"{path.parent / 'experiment.json'}, or start a new run with `meannet run`"
-        )
-
-
-def chosen(experiment: Experiment) -> dict[str, Any]:
-    """What the digest is of, by path, to name a setting that was changed."""
-    return {path: to_json(value) for path, value in settings(experiment).items() if path not in NOT_DECIDING}
 
 
 def _lines(name: str, done: Done, stack: Stack, seconds: float) -> list[dict[str, Any]]:

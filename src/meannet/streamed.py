@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from meannet import checkpoint, device, examples, imagefleets, outcome, patches, tenviews
+from meannet.checkpoint import check_unchanged
 from meannet.config import Experiment, to_json
 from meannet.data import shards
 from meannet.data.stream import Stream
@@ -24,7 +25,6 @@ from meannet.fleets import of_finished
 from meannet.nn.convfleet import ConvFleet
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
-from meannet.pretraining import check_unchanged
 from meannet.ranks import Ranks, joined, named
 from meannet.runlog import RunFolder, check_free
 
