@@ -133,6 +133,20 @@ def test_the_bound_holds_for_filters_of_hidden_layers_and_no_others():
     assert all(own[1].max() > 0.2 for own in lengths)
 
 
+def test_what_an_update_changes_is_all_that_it_takes_to_undo_one():
+    made, (inputs, targets) = fleet(), pictures()
+    learner, x = images.Learner(made, 1, 0.3), made.centred(inputs)
+    learner.begin(0)
+    step, momentum = torch.tensor(0.05), torch.tensor(0.9)
+    before, states = [tensor.clone() for tensor in learner.changed()], []
+    for _ in range(2):
+        learner.update_(images.Watched(learner.net), x, targets, step, momentum)
+        states.append([tensor.clone() for tensor in learner.changed()])
+        assert not any(one.equal(other) for one, other in zip(states[-1], before, strict=True) if one.dim() > 1)
+        torch._foreach_copy_(learner.changed(), before)
+    assert all(one.equal(other) for one, other in zip(*states, strict=True))
+
+
 @pytest.mark.parametrize("limit", [math.inf, 0.3])
 def test_captured_updates_do_what_plain_ones_do(limit):
     plain, quick, (inputs, targets) = fleet(), fleet(), pictures()

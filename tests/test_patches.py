@@ -180,7 +180,7 @@ def shown_by(prepared, seed, epoch):
 def test_fast_updates_do_what_plain_ones_do(prepared, limit):
     (_, plain), (_, quick) = made(prepared), made(prepared)
     one, two = patches.Plain(plain, BATCH, limit, Ranks()), Fast(quick, BATCH, limit, Ranks())
-    two.plain.learner.stepped = compiled_step("aot_eager")
+    two.plain.stepped = compiled_step("aot_eager")
     tallies = [learned(engine, prepared) for engine in (one, two)]
     assert any(layer.layer.joined for layer in quick.nets[0].weight_layers()[1:5])
     for name in ("loss", "errors", "active", "moved"):

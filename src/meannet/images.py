@@ -34,59 +34,6 @@ class Watched(nn.Module):
         return F.cross_entropy(outputs, targets), wrong, [activity.detach() for activity in hidden]
 
 
-class Learner:
-    """One net of a fleet: its parameters and velocities, and what its updates of an epoch add up to."""
-
-    def __init__(self, fleet: ConvFleet, net: int, limit: float):
-        self.net = fleet.nets[net]
-        layers, device = self.net.weight_layers(), fleet.device
-        self.parameters = [layer.weight for layer in layers] + [layer.bias for layer in layers]
-        self.velocities = fleet.velocities(net)
-        conv, top = fleet.decays[net]
-        decays = [conv if layer.pool is not None else top for layer in layers] + [0.0] * len(layers)  # none of biases
-        self.decays = [torch.tensor(decay, device=device) for decay in decays]
-        self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
-        self.limit = limit
-        self.stepped: Stepped = stepped_  # may be a compiled one
-        self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
-        self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
-        self.moved = torch.zeros((), dtype=torch.bool, device=device)
-
-    def begin(self, update: int) -> None:
-        """Before the first update of an epoch, which is this one of the run."""
-        self.net.train()
-        for dropout in self.net.dropouts():
-            dropout.updates.fill_(update)
-        for figure in (self.loss, self.wrong, self.active, self.moved):
-            figure.zero_()
-
-    def update_(self, forward: Forward, x: Tensor, targets: Tensor, step: Tensor, momentum: Tensor) -> None:
-        """One update; nothing in it waits for the device or depends on a value that is there."""
-        with torch.enable_grad():
-            loss, wrong, hidden = forward(x, targets)
-            gradients = list(torch.autograd.grad(loss, self.parameters))
-        with torch.no_grad():
-            self.tally_(loss.detach(), wrong, hidden, gradients[: len(hidden)], len(targets))
-            self.step_(gradients, step, momentum)
-
-    def tally_(self, loss: Tensor, wrong: Tensor, hidden: list[Tensor], gradients: list[Tensor], cases: int) -> None:
-        """Add an update to the figures of its epoch: which hidden layers gave anything, and whether weights moved.
-
-        Not compiled, since all layers at a time is what keeps kernels few.
-        """
-        self.loss.add_(loss, alpha=cases)
-        self.wrong.add_(wrong)
-        self.active.logical_or_(torch.stack(torch._foreach_norm(hidden, math.inf)))
-        self.moved.logical_or_(torch.stack(torch._foreach_norm(gradients, math.inf)).any())
-
-    def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor) -> None:
-        """The step, then the bound, which cannot be compiled with it: bounded weights are views of parameters."""
-        self.stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
-        for weight in self.bounded:
-            constrain_incoming_(weight, self.limit)
-
-
 def stepped_(
     parameters: list[Tensor],
     velocities: list[Tensor],
@@ -105,6 +52,66 @@ def stepped_(
     torch._foreach_mul_(velocities, momentum)
     torch._foreach_sub_(velocities, change)
     torch._foreach_add_(parameters, velocities)
+
+
+class Learner:
+    """One net of a fleet: its parameters and velocities, and what its updates of an epoch add up to."""
+
+    def __init__(self, fleet: ConvFleet, net: int, limit: float):
+        self.net = fleet.nets[net]
+        layers, device = self.net.weight_layers(), fleet.device
+        self.parameters = [layer.weight for layer in layers] + [layer.bias for layer in layers]
+        self.velocities = fleet.velocities(net)
+        conv, top = fleet.decays[net]
+        decays = [conv if layer.pool is not None else top for layer in layers] + [0.0] * len(layers)  # none of biases
+        self.decays = [torch.tensor(decay, device=device) for decay in decays]
+        self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
+        self.limit = limit
+        self.loss = torch.zeros((), dtype=torch.float64, device=device)
+        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
+        self.active = torch.zeros(len(layers) - 1, dtype=torch.bool, device=device)
+        self.moved = torch.zeros((), dtype=torch.bool, device=device)
+
+    def begin(self, update: int) -> None:
+        """Before the first update of an epoch, which is this one of the run."""
+        self.net.train()
+        for dropout in self.net.dropouts():
+            dropout.updates.fill_(update)
+        for figure in (self.loss, self.wrong, self.active, self.moved):
+            figure.zero_()
+
+    def changed(self) -> list[Tensor]:
+        """All that an update writes to."""
+        parameters = [parameter.detach() for parameter in self.parameters]
+        counters = [dropout.updates for dropout in self.net.dropouts()]
+        return [*parameters, *self.velocities, *counters, self.loss, self.wrong, self.active, self.moved]
+
+    def update_(
+        self, forward: Forward, x: Tensor, targets: Tensor, step: Tensor, momentum: Tensor, stepped: Stepped = stepped_
+    ) -> None:
+        """One update; nothing in it waits for the device or depends on a value that is there."""
+        with torch.enable_grad():
+            loss, wrong, hidden = forward(x, targets)
+            gradients = list(torch.autograd.grad(loss, self.parameters))
+        with torch.no_grad():
+            self.tally_(loss.detach(), wrong, hidden, gradients[: len(hidden)], len(targets))
+            self.step_(gradients, step, momentum, stepped)
+
+    def tally_(self, loss: Tensor, wrong: Tensor, hidden: list[Tensor], gradients: list[Tensor], cases: int) -> None:
+        """Add an update to the figures of its epoch: which hidden layers gave anything, and whether weights moved.
+
+        Not compiled, since all layers at a time is what keeps kernels few.
+        """
+        self.loss.add_(loss, alpha=cases)
+        self.wrong.add_(wrong)
+        self.active.logical_or_(torch.stack(torch._foreach_norm(hidden, math.inf)))
+        self.moved.logical_or_(torch.stack(torch._foreach_norm(gradients, math.inf)).any())
+
+    def step_(self, gradients: list[Tensor], step: Tensor, momentum: Tensor, stepped: Stepped = stepped_) -> None:
+        """The step, then the bound, which cannot be compiled with it: bounded weights are views of parameters."""
+        stepped(self.parameters, self.velocities, gradients, self.decays, step, momentum)
+        for weight in self.bounded:
+            constrain_incoming_(weight, self.limit)
 
 
 class Plain:

@@ -22,7 +22,7 @@ from meannet.config import Experiment
 from meannet.core import philox
 from meannet.data import imagenet, shards
 from meannet.data.stream import Stream
-from meannet.images import Learner
+from meannet.images import Learner, Stepped, stepped_
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import patch_net, working_spreads
 from meannet.ranks import Ranks, averaging
@@ -152,6 +152,7 @@ class Plain:
         self.precision = "tf32 convolutions, float32 weights" if tf32 else "float32"
         self.fleet, self.ranks, self.batch, self.own = fleet, ranks, batch, batch // ranks.world
         self.learner, self.low = Learner(fleet, 0, limit), low
+        self.stepped: Stepped = stepped_  # may be a compiled one
         patched = Patched(fleet, ranks.rank * self.own, channels)
         if backend is not None:
             patched.compile(dynamic=False, fullgraph=True, backend=backend)
@@ -209,7 +210,7 @@ class Plain:
             learner.active |= active
             hidden = gradients[: len(learner.active)]
             learner.moved |= torch.stack(torch._foreach_norm(hidden, math.inf)).amax() > 0
-            learner.step_(gradients, self.step, self.momentum)
+            learner.step_(gradients, self.step, self.momentum, self.stepped)
             self.update += 1
 
     def tally(self) -> Tally:

@@ -118,14 +118,6 @@ class _Lane:
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
 
-    def changed(self) -> list[Tensor]:
-        """All that an update writes to."""
-        learner = self.learner
-        counters = [dropout.updates for dropout in learner.net.dropouts()]
-        figures = [learner.loss, learner.wrong, learner.active, learner.moved]
-        parameters = [parameter.detach() for parameter in learner.parameters]
-        return [*parameters, *learner.velocities, *counters, *figures, self.first]
-
 
 class _Piece:
     """A run of updates on mini-batches of one size, and its graph."""
@@ -157,8 +149,7 @@ class _Piece:
             with precision:
                 return self.forward(images, targets)
 
-        lane.learner.stepped = self.stepped
-        lane.learner.update_(forward, x, targets, lane.step, lane.momentum)
+        lane.learner.update_(forward, x, targets, lane.step, lane.momentum, self.stepped)
         lane.first += self.cases
 
     def prepare(self) -> None:
@@ -167,7 +158,7 @@ class _Piece:
             return
         lane = self.lane
         lane.learner.net.train()
-        changed = lane.changed()
+        changed = [*lane.learner.changed(), lane.first]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
         graph = torch.cuda.CUDAGraph()

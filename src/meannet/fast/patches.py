@@ -5,13 +5,12 @@ their gradients leave the GPU in the middle of them.
 """
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from meannet.fast.images import CHANNELS, WARM_UPS, compiled_step, inductor
 from meannet.nn.conv import RandomGroupConv2d, TwoInputConv2d
@@ -45,7 +44,7 @@ class Fast:
         backend = inductor if compiled and self.on_gpu else None
         self.plain = Plain(fleet, batch, limit, ranks, channels=CHANNELS, low=self.on_gpu, backend=backend)
         if backend:
-            self.plain.learner.stepped = compiled_step()
+            self.plain.stepped = compiled_step()
         self.captured = captured and self.on_gpu and ranks.world == 1
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stages = [_Stage(self.plain) for _ in range(STAGES)] if self.on_gpu else []
@@ -78,12 +77,7 @@ class Fast:
         """Choose algorithms, compile and capture, once, leaving no trace in what training changes."""
         plain, learner = self.plain, self.plain.learner
         learner.net.train()
-        changed: Sequence[Tensor] = [
-            *(parameter.detach() for parameter in learner.parameters),
-            *learner.velocities,
-            *(dropout.updates for dropout in learner.net.dropouts()),
-            *(learner.loss, learner.wrong, learner.active, learner.moved, plain.update, plain.weights),
-        ]
+        changed = [*learner.changed(), plain.update, plain.weights]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
