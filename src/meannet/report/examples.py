@@ -2,13 +2,12 @@
 
 import base64
 import binascii
-import io
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image  # comes with matplotlib
 
+from meannet.report.features import png_uri
 from meannet.report.runs import Run
 
 LARGE, SMALL = 180, 84  # CSS pixels
@@ -91,6 +90,4 @@ def _uri(picture: dict[str, Any]) -> str:
         base64.b64decode(picture["jpeg"], validate=True)
         return f"data:image/jpeg;base64,{picture['jpeg']}"
     pixels = np.frombuffer(base64.b64decode(picture["pixels"], validate=True), np.uint8).reshape(picture["shape"])
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+    return png_uri(pixels)

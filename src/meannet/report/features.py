@@ -35,23 +35,21 @@ def panels(run: Run) -> tuple[int, list[Panel]] | None:
     seed, weights = found
     if run.image and run.experiment.pretrain:  # activities of the net's own machine come after the pixels
         weights = {arm: incoming[:, : run.image[0] * run.image[1]] for arm, incoming in weights.items()}
-    units, inputs = next(iter(weights.values())).shape
-    shape = run.image or _square(inputs)
-    if shape is None or shape[0] * shape[1] != inputs:
-        return None
-    chosen = np.sort(np.random.default_rng(CHOICE).permutation(units)[:SHOWN])
-    made = []
-    for arm, incoming in weights.items():
-        images = np.nan_to_num(incoming, posinf=0, neginf=0).reshape(units, *shape)
-        made.append(panel(arm, grid(images[chosen]), len(chosen), smoothness(images)))
-    return seed, made
+    shape = shape_of(run, next(iter(weights.values())).shape[1])
+    return None if shape is None else (seed, [some_of(arm, incoming, shape) for arm, incoming in weights.items()])
+
+
+def some_of(arm: str, weights: Array, shape: tuple[int, int]) -> Panel:
+    """A random choice of features, (units, inputs), of which all are looked at for smoothness."""
+    chosen = np.sort(np.random.default_rng(CHOICE).permutation(len(weights))[:SHOWN])
+    images = np.nan_to_num(weights, posinf=0, neginf=0).reshape(len(weights), *shape)
+    return panel(arm, grid(images[chosen]), len(chosen), smoothness(images))
 
 
 def panel(arm: str, picture: np.ndarray, shown: int, smooth: float) -> Panel:
     """A picture as it goes into the page."""
-    uri = "data:image/png;base64," + base64.b64encode(_png(picture)).decode()
     height, width = (max(1, PIXELS // picture.shape[1]) * side for side in picture.shape[:2])
-    return Panel(arm, shown, uri, width, height, smooth)
+    return Panel(arm, shown, png_uri(picture), width, height, smooth)
 
 
 def grid(images: Array, *, ink: bool = False) -> np.ndarray:
@@ -81,12 +79,14 @@ def smoothness(images: Array) -> float:
     return products / squares if squares else 0.0
 
 
-def _square(inputs: int) -> tuple[int, int] | None:
+def shape_of(run: Run, inputs: int) -> tuple[int, int] | None:
+    """Rows and columns of the inputs as a picture, a square where the run does not say; None where they are none."""
     side = round(inputs**0.5)
-    return (side, side) if side * side == inputs else None
+    rows, columns = run.image or (side, side)
+    return (rows, columns) if rows * columns == inputs else None
 
 
-def _png(picture: np.ndarray) -> bytes:
+def png_uri(picture: np.ndarray) -> str:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "PNG")
-    return file.getvalue()
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

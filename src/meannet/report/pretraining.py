@@ -12,6 +12,7 @@ from meannet.report.figures import NARROW, Ending, fewer, frame
 from meannet.report.runs import Array, Run
 from meannet.report.svg import ARMS, drawing, finish, style
 from meannet.report.written import short
+from meannet.runlog import RunFolder
 
 COLOUR = ARMS[3]  # none of the paper's three arms has it
 
@@ -88,8 +89,7 @@ def _written(value: float, scale: float) -> str:
 def _tensors(run: Run) -> tuple[Array | None, Array | None]:
     """Incoming weights of the first layer, (units, inputs), and samples, (count, inputs), of the first seed."""
     hidden = run.experiment.net.hidden
-    name = "pretrained" if len(hidden) == 1 else f"pretrained.{'-'.join(map(str, hidden[0]))}"
-    path = run.folder / f"{name}.safetensors"
+    path = RunFolder(run.folder).pretrained(hidden[0], len(hidden))
     if not path.is_file():
         return None, None
     try:
@@ -106,23 +106,15 @@ def _tensors(run: Run) -> tuple[Array | None, Array | None]:
 
 
 def _fields(run: Run, weights: Array | None) -> features.Panel | None:
-    shape = None if weights is None else _shape(run, weights.shape[1])
+    shape = None if weights is None else features.shape_of(run, weights.shape[1])
     if weights is None or shape is None:
         return None
-    chosen = np.sort(np.random.default_rng(features.CHOICE).permutation(len(weights))[: features.SHOWN])
-    images = np.nan_to_num(weights, posinf=0, neginf=0).reshape(len(weights), *shape)
-    return features.panel("", features.grid(images[chosen]), len(chosen), features.smoothness(images))
+    return features.some_of("", weights, shape)
 
 
 def _samples(run: Run, samples: Array | None) -> features.Panel | None:
-    shape = None if samples is None else _shape(run, samples.shape[1])
+    shape = None if samples is None else features.shape_of(run, samples.shape[1])
     if samples is None or shape is None:
         return None
     images = np.clip(np.nan_to_num(samples), 0, 1).reshape(len(samples), *shape)
     return features.panel("", features.grid(images[: features.SHOWN], ink=True), len(images), 0.0)
-
-
-def _shape(run: Run, inputs: int) -> tuple[int, int] | None:
-    """Rows and columns of a picture; None where the inputs are none."""
-    shape = run.image or features._square(inputs)
-    return shape if shape and shape[0] * shape[1] == inputs else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from meannet import config
+from meannet.runlog import RunFolder
 
 Array = NDArray[np.float64]
 
@@ -103,8 +104,7 @@ class Run:
         The seed is the first that no arm stopped at. None while there is no state to read.
         """
         hidden = self.experiment.net.hidden
-        name = "state.safetensors" if len(hidden) == 1 else f"state.{'-'.join(map(str, hidden[0]))}.safetensors"
-        path = self.folder / name
+        path = RunFolder(self.folder).state(hidden[0], len(hidden))
         if not path.is_file() or not self.nets:
             return None
         seeds = self.experiment.seeds
