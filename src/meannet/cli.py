@@ -17,7 +17,7 @@ from typing import Any
 from meannet import __version__, config, recipes
 from meannet.config import Experiment, text_of
 
-EXIT_FAILED, EXIT_WRONG, EXIT_STOPPED_NETS = 1, 2, 3
+EXIT_FAILED, EXIT_WRONG = 1, 2
 # Torch's threads spin so often before they sleep. More takes the core from those that work, where another program needs
 # one; fewer, and waking them costs as much as the small products of pretraining.
 SPINS = "1000"

@@ -32,6 +32,7 @@ from meannet.report.written import spread
 from meannet.runlog import RunFolder
 from meannet.speech import scoring
 
+EXIT_STOPPED_NETS = 3
 SAME_WISH = 1.0  # seconds
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -62,7 +63,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
         return 128 + stop.received
     except Diverged as error:
         print(f"meannet: {error}", file=sys.stderr)
-        return 3
+        return EXIT_STOPPED_NETS
     except OSError as error:
         if not error.filename or not (out / "experiment.json").exists():
             raise
@@ -90,7 +91,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
     following_command = RunFolder.open(out).experiment().next.replace("RUN", shlex.quote(str(out)))
     if following_command:
         console.print(f"next, try: {following_command}")
-    return 3 if any(arm["stopped"] for arm in result["arms"]) else 0
+    return EXIT_STOPPED_NETS if any(arm["stopped"] for arm in result["arms"]) else 0
 
 
 class StopRequest:

@@ -41,10 +41,7 @@ def measure(
             say(f"reading with {workers} worker{'s' * (workers > 1)}")
             rows.append(_read(folder / "out", workers, seconds))
     return {
-        "date": time.strftime("%Y-%m-%d"),
         "device": device.describe(torch.device("cpu")),
-        "commit": device.commit(),
-        "versions": device.versions(),
         "cores": cores(),
         "pictures": {"count": count, "rows": ROWS, "columns": COLUMNS, "mean_bytes": size},
         "prepare": prepared,

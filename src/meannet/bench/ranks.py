@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -51,10 +50,7 @@ def measure(say: Callable[[str], None], *, worlds: tuple[int, ...] = WORLDS, siz
         rows.append(_row(world, _started(world, size)))
     net = _net(size)
     return {
-        "date": time.strftime("%Y-%m-%d"),
         "device": device.describe(torch.device("cpu")),
-        "commit": device.commit(),
-        "versions": device.versions(),
         "cores": cores(),
         "batch_a_rank": size.batch,
         "gradient_bytes": 4 * sum(parameter.numel() for parameter in net.parameters()),

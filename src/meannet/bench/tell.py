@@ -14,35 +14,10 @@ from meannet.atomic import write_atomically
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
 
-KINDS = (
-    "scaling",
-    "neighbour",
-    "overhead",
-    "tables",
-    "choose",
-    "pretrain",
-    "images",
-    "imagenet",
-    "loader",
-    "ranks",
-    "speech",
-)
-
 
 def bench_and_tell(options: argparse.Namespace) -> int:
     """Measure what was asked for and print it; returns the exit code."""
-    asked = [kind for kind in KINDS if getattr(options, kind)]
-    if len(asked) > 1:
-        raise ValueError(f"one at a time: --{' or --'.join(asked)}")
-    if options.out and asked != ["scaling"]:
-        raise ValueError("-o is where --scaling draws its curves; ask for --scaling too")
-    if options.out and not options.out.endswith(".svg"):
-        raise ValueError(f"-o takes the name of an .svg file, not {options.out!r}")
-    if options.out and not Path(options.out).parent.is_dir():
-        raise ValueError(f"there is no folder {Path(options.out).parent} to write the curves into; make it first")
-    where = device.choose(options.device)
-    console = screen.console(stderr=options.json)
-    tell = {
+    kinds = {
         "scaling": tell_scaling,
         "neighbour": tell_neighbour,
         "overhead": tell_overhead,
@@ -55,7 +30,18 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         "ranks": tell_ranks,
         "speech": tell_speech,
     }
-    document = tell[asked[0]](console, where, options) if asked else tell_comparison(console, where)
+    asked = [kind for kind in kinds if getattr(options, kind)]
+    if len(asked) > 1:
+        raise ValueError(f"one at a time: --{' or --'.join(asked)}")
+    if options.out and asked != ["scaling"]:
+        raise ValueError("-o is where --scaling draws its curves; ask for --scaling too")
+    if options.out and not options.out.endswith(".svg"):
+        raise ValueError(f"-o takes the name of an .svg file, not {options.out!r}")
+    if options.out and not Path(options.out).parent.is_dir():
+        raise ValueError(f"there is no folder {Path(options.out).parent} to write the curves into; make it first")
+    where = device.choose(options.device)
+    console = screen.console(stderr=options.json)
+    document = kinds[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
         made = {"date": time.strftime("%Y-%m-%d"), "commit": device.commit(), "versions": device.versions()}
         print(json.dumps(made | document, indent=1))
@@ -304,11 +290,4 @@ def tell_speech(console: Console, where: Any, _: argparse.Namespace) -> dict[str
         table.add_row(row["what"], factor, f"{row['times_faster']:,.0f}", str(row["repeats"]))
     console.print(table)
     console.print("medians ± interquartile range; probabilities and weights are made up")
-    return {
-        "device": machine,
-        "features": banks,
-        "decoding": rows,
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": device.commit(),
-        "versions": device.versions(),
-    }
+    return {"device": machine, "features": banks, "decoding": rows}
