@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from meannet import checkpoint, device, recognition, screen
+from meannet import device, recognition, screen
+from meannet.atomic import write_atomically
 from meannet.config import Speech
 from meannet.data.spoken import cut
 from meannet.export import check_target
@@ -105,7 +106,7 @@ def decode_and_tell(options: argparse.Namespace) -> int:
             table.add_row(one.phone, f"{one.start:.3f}", f"{one.stop:.3f}")
         screen.console().print(table)
     if out:
-        checkpoint.write_atomically(out, textgrid(found.phones, found.seconds).encode())
+        write_atomically(out, textgrid(found.phones, found.seconds).encode())
         print(f"wrote {out}: {len(found.phones)} phones, {found.seconds:.2f} s", file=sys.stderr)
     return 0
 

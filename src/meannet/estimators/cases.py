@@ -45,11 +45,11 @@ class Scaling:
         share = share / share.sum()
         largest = np.zeros(columns)
         for part in _parts(len(rows), columns):
-            largest = np.maximum(largest, _dense(abs(_take(x, rows[part])).max(axis=0)))
+            largest = np.maximum(largest, flat(abs(_take(x, rows[part])).max(axis=0)))
         largest[largest == 0] = 1.0
         mean, square = np.zeros(columns), np.zeros(columns)
         for part in _parts(len(rows), columns):
-            mean += _dense(share[part] @ _divided(_take(x, rows[part]), largest))
+            mean += flat(share[part] @ _divided(_take(x, rows[part]), largest))
         for part in _parts(len(rows), columns):
             block = _divided(_take(x, rows[part]), largest)
             if sparse.issparse(block):  # the cases that are zero, which it does not hold, are counted afterwards
@@ -59,7 +59,7 @@ class Scaling:
                 # Exactly none where every case has a value: what rounding leaves would pass for a deviation.
                 everywhere = np.bincount(block.indices, minlength=columns) == block.shape[0]
                 absent = np.where(everywhere, 0.0, share[part].sum() - held)
-                square += _dense(share[part] @ deviation.multiply(deviation)) + absent * mean**2
+                square += flat(share[part] @ deviation.multiply(deviation)) + absent * mean**2
             else:
                 square += share[part] @ (block - mean) ** 2
         sd = np.sqrt(square)
@@ -182,5 +182,6 @@ def _divided(block: Matrix, largest: np.ndarray) -> Matrix:
     return block
 
 
-def _dense(row: Any) -> np.ndarray:
+def flat(row: Any) -> np.ndarray:
+    """A row, which may be sparse, as float64 numbers."""
     return np.asarray(row.toarray() if sparse.issparse(row) else row, np.float64).reshape(-1)

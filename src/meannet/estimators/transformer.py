@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: 
 from meannet import __version__, checkpoint
 from meannet.config import Pretrain
 from meannet.estimators.allowed import PARAMETERS, check, either, layers, number, whole
-from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs
+from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs, flat
 from meannet.estimators.parameters import all_or_nothing, on_device, seed_of
 from meannet.estimators.progress import Line
 from meannet.pretrain import stack
@@ -201,14 +201,10 @@ def scaling(X: Matrix, kind: str) -> Scaling:
         found = Scaling.of(X, np.arange(X.shape[0]), None)
         if not sparse.issparse(X):
             return found
-        mean = np.asarray(X.mean(axis=0), np.float64).reshape(-1)
-        return Scaling(mean, found.scale)
+        return Scaling(flat(X.mean(axis=0)), found.scale)
     if in_unit_interval(X):
         return Scaling.none(X.shape[1])
-    least, most = (
-        np.asarray(side.toarray() if sparse.issparse(side) else side, np.float64).reshape(-1)
-        for side in (X.min(axis=0), X.max(axis=0))
-    )
+    least, most = flat(X.min(axis=0)), flat(X.max(axis=0))
     return Scaling(least, np.where(most > least, most - least, 1.0))
 
 
