@@ -40,7 +40,9 @@ class RunFolder:
         if not path.is_dir():
             raise ValueError(f"there is no run folder {path}; `meannet run RECIPE --out {path}` makes one")
         if not (path / "experiment.json").is_file():
-            raise ValueError(f"{path} is not a run folder: it has no experiment.json")
+            raise ValueError(
+                f"{path} is not a run folder: it has no experiment.json; name one that a run was written to"
+            )
         return cls(path)
 
     def experiment(self) -> Experiment:

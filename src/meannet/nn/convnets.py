@@ -259,7 +259,7 @@ def working_spreads(
         layer.bias.zero_()
         total = layer.layer(x, *beside)  # which grows as the sd does
         spread = total.std(0).mean()
-        most = total.amax((0, 2, 3) if _convolves(layer) else 0)  # of each filter
+        most = total.amax((0, 2, 3) if _shares_filters(layer) else 0)  # of each filter
         sd = first
         while spread * sd < bias / 2:
             if sd >= last:
@@ -282,6 +282,6 @@ def largest_rate(reduces: Callable[[float], bool], *, first: int = 0, last: int 
     raise ValueError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
 
 
-def _convolves(layer: Layer) -> bool:
+def _shares_filters(layer: Layer) -> bool:
     """Whether the units of a bank share one filter."""
     return isinstance(layer.layer, nn.Conv2d | TwoInputConv2d)

@@ -29,7 +29,7 @@ def digits() -> Experiment:
         sources=(
             Source(path="data.name", section="our demonstration; the split is fixed in advance in data/digits.py"),
             Source(path="net.hidden", section="our demonstration: far more weights than 300 cases can fix"),
-            Source(path="net.units", section="our demonstration; the paper's images nets have them (F.3)"),
+            Source(path="net.units", section="our demonstration; the paper's image nets have them (F.3)"),
             Source(path="net.initial_sd", section="A.1", paper="0.01"),
             Source(path="dropout.hidden", section="body", paper="0.5"),
             Source(path="dropout.visible", section="body", paper="0.2"),

@@ -129,16 +129,7 @@ class Run:
 
 def read(folder: Path) -> Run:
     """The run in this folder; what is missing or broken is an error of one line that says what to do."""
-    if not folder.is_dir():
-        raise ValueError(f"there is no run folder {folder}; `meannet run RECIPE --out {folder}` makes one")
-    settings = folder / "experiment.json"
-    if not settings.is_file():
-        raise ValueError(f"{folder} is no run folder: it has no experiment.json; name the folder a run was written to")
-    document = _document(settings)
-    try:
-        experiment = config.from_json(document)
-    except ValueError as error:
-        raise ValueError(f"{settings}: {error}; run again into a new folder") from None
+    experiment = RunFolder.open(folder).experiment()
     result = _document(folder / "result.json", RESULT)
     metrics, pretraining = folder / "metrics.jsonl", folder / "pretrain.jsonl"
     if result and not metrics.is_file():
