@@ -101,15 +101,17 @@ class DropoutNet(Parameters):
             reset=reset,
         )
 
-    def _checked_weights(self, sample_weight: Any, x: Matrix) -> np.ndarray | None:
+    def _weighted(self, x: Matrix, y: np.ndarray, sample_weight: Any) -> tuple[Matrix, np.ndarray, np.ndarray | None]:
+        """The cases and their weights; those that weigh nothing are left out."""
         if sample_weight is None:
-            return None
+            return x, y, None
         weights = _check_sample_weight(sample_weight, x, dtype=np.float64)
         if (weights < 0).any():
             raise ValueError("Negative values in data passed to `sample_weight`.")
         if not weights.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
-        return weights
+        there = weights > 0
+        return (x, y, weights) if there.all() else (x[there], y[there], weights[there])
 
     def _goes_on(self, partial: bool) -> bool:
         """Whether this call trains the nets there are; then what decides their shape must be what it was."""
@@ -135,23 +137,10 @@ class DropoutNet(Parameters):
         rows, weights = _arranged(x, targets, weights, keep, normalise=not partial)
         optim = self._optim(len(rows), x.shape[1], partial)
         device = self._device(self.n_nets * optim.epochs * len(rows) * self._weight_count(x.shape[1]))
-        if not goes_on:
-            self.pretrain_ = self._pretrained(x, rows)
-            self._scaling = Scaling.none(x.shape[1])
-            if self.pretrain_ is not None:
-                self._scaling = self.pretrain_._scaling
-            elif self.standardize:
-                self._scaling = replace(Scaling.of(x, rows, weights), reach=REACH)
-            self._look_at_targets(targets, rows, weights)
-            self.n_iter_, self.history_ = 0, []
-            fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
-            if fleet.output == "linear":  # a target that never varies needs no net to be predicted
-                fleet.weights[-1][:, self._tensor(targets[rows], device).abs().amax(0) < CONSTANT] = 0
-            if self.pretrain_ is not None:
-                install_(fleet, self.pretrain_._stack, scale_up=True)
-                fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
-        else:
+        if goes_on:
             fleet = self._fleet.pick(range(len(self._fleet.seeds)), device)
+        else:
+            fleet = self._begin(x, targets, rows, weights, device)
         inputs = (cases.SparseRows if sparse.issparse(x) else cases.dense_inputs)(x, rows, self._scaling, device)
         engine = fast.engine(
             fleet,
@@ -180,6 +169,26 @@ class DropoutNet(Parameters):
         self._answer_for(faults, len(fleet.seeds), optim.lr)
         self._fleet = fleet.pick(good, "cpu")
         return self._finish()
+
+    def _begin(
+        self, x: Matrix, targets: np.ndarray, rows: np.ndarray, weights: np.ndarray | None, device: torch.device
+    ) -> Fleet:
+        """New nets; the scales of inputs and targets, and an empty record."""
+        self.pretrain_ = self._pretrained(x, rows)
+        self._scaling = Scaling.none(x.shape[1])
+        if self.pretrain_ is not None:
+            self._scaling = self.pretrain_._scaling
+        elif self.standardize:
+            self._scaling = replace(Scaling.of(x, rows, weights), reach=REACH)
+        self._look_at_targets(targets, rows, weights)
+        self.n_iter_, self.history_ = 0, []
+        fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
+        if fleet.output == "linear":  # a target that never varies needs no net to be predicted
+            fleet.weights[-1][:, self._tensor(targets[rows], device).abs().amax(0) < CONSTANT] = 0
+        if self.pretrain_ is not None:
+            install_(fleet, self.pretrain_._stack, scale_up=True)
+            fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
+        return fleet
 
     def _pretrained(self, x: Matrix, rows: np.ndarray) -> Any:
         """The stack to start from, fitted to the cases unless it is frozen; None where there is none."""

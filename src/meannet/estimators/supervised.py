@@ -194,9 +194,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     def _fit_labels(
         self, X: Any, y: np.ndarray, sample_weight: Any, classes: Any, *, goes_on: bool, partial: bool
     ) -> Self:
-        weights = self._checked_weights(sample_weight, X)
-        if weights is not None and not weights.all():
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        X, y, weights = self._weighted(X, y, sample_weight)
         if not goes_on:
             self._labels = Labels.of(y, classes)
             self.classes_ = self._labels.classes if self._labels.kind == "several" else self._labels.classes[0]
@@ -260,10 +258,8 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
         y = np.asarray(y, np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        X, y, weights = self._weighted(X, y, sample_weight)
         targets = y.reshape(len(y), -1)
-        weights = self._checked_weights(sample_weight, X)
-        if weights is not None and not weights.all():
-            X, targets, weights = X[weights > 0], targets[weights > 0], weights[weights > 0]
         if not goes_on:
             self._flat = y.ndim == 1
             self._columns = targets.shape[1]
