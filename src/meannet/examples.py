@@ -42,13 +42,14 @@ def of_fleet(
     inputs = dataset.test.inputs
     if not isinstance(inputs, torch.Tensor) or inputs.dim() != 4 or inputs.dtype != torch.uint8:
         return None
-    arms = [arm.name for arm in experiment.arms]
-    arm = arms.index(experiment.claims[0].arm) if experiment.claims else len(arms) - 1
+    headline = experiment.claims[0].arm if experiment.claims else experiment.arms[-1].name
     gone = {fault.net for fault in faults}
-    first = arm * len(experiment.seeds)
-    net = next((n for n in range(first, first + len(experiment.seeds)) if n not in gone), None)
-    if net is None:
+    good = [
+        (net, seed) for net, (arm, seed) in enumerate(experiment.pairs()) if arm.name == headline and net not in gone
+    ]
+    if not good:
         return None
+    net, seed = good[0]
 
     @torch.no_grad()
     def look(cases: np.ndarray) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -56,7 +57,7 @@ def of_fleet(
         found = fleet.mean_outputs(chosen.to(fleet.device))[net].softmax(-1)
         return [raw(pixels.permute(1, 2, 0).numpy()) for pixels in chosen], found.double().cpu().numpy()
 
-    facts = {"net": name, "arm": arms[arm], "seed": experiment.seeds[net - first], "views": 1}
+    facts = {"net": name, "arm": headline, "seed": seed, "views": 1}
     return facts | gather(dataset.test.targets.numpy(), dataset.classes, look)
 
 

@@ -223,7 +223,7 @@ def _train_one(
     fleet = make_fleet(experiment, hidden, dataset, where)
     if stack and experiment.pretrain:
         install_(fleet, stack, scale_up=experiment.pretrain.scale_up)
-    each = [arm for arm in experiment.arms for _ in experiment.seeds]
+    each = [arm for arm, _ in experiment.pairs()]
     facts = restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
     if facts["epoch"]:

@@ -17,17 +17,17 @@ from meannet.train import Fault
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
-    """All arms and seeds of one architecture, arm by arm: net = arm * number of seeds + seed."""
+    """All arms and seeds of one architecture, in the order of `experiment.pairs()`."""
     if experiment.conv is not None:
         return imagefleets.make(experiment, experiment.conv, hidden, dataset, where)
-    each = [arm for arm in experiment.arms for _ in experiment.seeds]
+    pairs = experiment.pairs()
     return initial_fleet(
         (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
-        experiment.seeds * len(experiment.arms),
+        [seed for _, seed in pairs],
         _rates(experiment, hidden),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
-        bias=[experiment.initial_bias(arm) for arm in each],
+        bias=[experiment.initial_bias(arm) for arm, _ in pairs],
         device=where,
     )
 
@@ -66,7 +66,7 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
     return Fleet(
         units=experiment.net.units,
         output="softmax",
-        seeds=torch.tensor(experiment.seeds * len(experiment.arms)),
+        seeds=torch.tensor([seed for _, seed in experiment.pairs()]),
         rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
         weights=group("weights"),
         biases=group("biases"),
@@ -107,7 +107,7 @@ def restore(
 
 def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
     """Of the visible units and of each hidden layer, (nets, 1)."""
-    each = [experiment.rates(arm) for arm in experiment.arms for _ in experiment.seeds]
+    each = [experiment.rates(arm) for arm, _ in experiment.pairs()]
     visible_rates, hidden_rates = zip(*each, strict=True)
     layers = [visible_rates, *[hidden_rates] * len(hidden)]
     return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]

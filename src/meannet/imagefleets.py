@@ -79,8 +79,7 @@ def _fleet(
     spreads: Sequence[float] | None,
     where: torch.device | str,
 ) -> ConvFleet:
-    pairs = [(arm, seed) for arm in experiment.arms for seed in experiment.seeds]
-    units = experiment.net.units
+    pairs, units = experiment.pairs(), experiment.net.units
     rates = [Rates(conv.rate if arm.conv else 0.0, experiment.rates(arm)[1]) for arm, _ in pairs]
     return conv_fleet(
         [

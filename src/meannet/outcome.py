@@ -48,12 +48,11 @@ def epoch_records(
     more: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> list[Record]:
     """The lines of metrics.jsonl for one epoch; `more` has other figures by name, one a net."""
-    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     return [
         {
             "epoch": epoch.epoch,
             "net": name,
-            "arm": arm,
+            "arm": arm.name,
             "seed": seed,
             "train_loss": round(epoch.train_loss[net], 6),
             "train_error": round(epoch.train_error[net], 6),
@@ -63,20 +62,18 @@ def epoch_records(
             "momentum": epoch.momentum,
             "seconds": round(seconds, 2),
         }
-        for net, (arm, seed) in enumerate(pairs)
+        for net, (arm, seed) in enumerate(experiment.pairs())
         if net not in gone
     ]
 
 
 def arm_means(experiment: Experiment, errors: Sequence[float], gone: set[int]) -> dict[str, float]:
     """Mean over seeds, by arm, of nets that were not stopped."""
-    means = {}
-    for index, arm in enumerate(experiment.arms):
-        nets = range(index * len(experiment.seeds), (index + 1) * len(experiment.seeds))
-        values = [errors[net] for net in nets if net not in gone]
-        if values:
-            means[arm.name] = statistics.fmean(values)
-    return means
+    found: dict[str, list[float]] = {}
+    for net, (arm, _) in enumerate(experiment.pairs()):
+        if net not in gone:
+            found.setdefault(arm.name, []).append(errors[net])
+    return {arm: statistics.fmean(values) for arm, values in found.items()}
 
 
 def judged(fleet: Fleet, inputs: Rows, targets: Tensor, dataset: Dataset) -> tuple[list[float], dict[str, list[float]]]:
@@ -104,9 +101,8 @@ def arm_results(
     gone = {fault.net: fault for fault in faults}
     wrong, metrics, n_test = _figures(experiment, fleet, name, dataset, gone, folder)
     arms = []
-    for index, arm in enumerate(experiment.arms):
-        first = index * len(experiment.seeds)
-        nets = {first + k: seed for k, seed in enumerate(experiment.seeds)}
+    for arm in experiment.arms:
+        nets = {net: seed for net, (own, seed) in enumerate(experiment.pairs()) if own == arm}
         good = [net for net in nets if net not in gone]
         errors = [wrong[net] for net in good]
         chosen = [r for r in records if r["net"] == name and r["arm"] == arm.name and r["seed"] in experiment.seeds]
@@ -243,12 +239,11 @@ def sampled_rows(
         n_test = PER_CENT
         rows = [[round(PER_CENT * n / len(inputs), 3) for n in row] for row in (wrong, *arithmetic, *geometric)]
         wrong, arithmetic, geometric = rows[0], rows[1 : 1 + len(wrong)], rows[1 + len(wrong) :]
-    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
     gone = {fault.net for fault in faults}
     return [
         {
             "net": name,
-            "arm": arm,
+            "arm": arm.name,
             "seed": seed,
             "n_test": n_test,
             "mean_network": wrong[net],
@@ -256,17 +251,16 @@ def sampled_rows(
             "arithmetic": arithmetic[net],
             "geometric": geometric[net],
         }
-        for net, (arm, seed) in enumerate(pairs)
+        for net, (arm, seed) in enumerate(experiment.pairs())
         if net not in gone
     ]
 
 
 def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
     """One line that names arm, seed, layer, epoch and learning rate."""
-    arm = experiment.arms[fault.net // len(experiment.seeds)].name
-    seed = experiment.seeds[fault.net % len(experiment.seeds)]
+    arm, seed = experiment.pairs()[fault.net]
     layer = f", layer {fault.layer}" if fault.layer else ""
-    where = f"{name}, arm {arm}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}"
+    where = f"{name}, arm {arm.name}, seed {seed}{layer}, epoch {fault.epoch}, learning rate {fault.lr:.4g}"
     return f"stopped: {where}: {fault.why}"
 
 

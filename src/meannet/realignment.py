@@ -67,7 +67,7 @@ def _check(experiment: Experiment, theirs: Experiment, folder: RunFolder) -> Non
 def _fold(lot: Lot, seed: int, fold: Dataset, where: torch.device) -> Dataset:
     spoken = fold.spoken
     assert spoken is not None
-    last = (len(lot.experiment.arms) - 1) * len(lot.experiment.seeds) + lot.experiment.seeds.index(seed)
+    last = lot.experiment.pairs().index((lot.experiment.arms[-1], seed))
     net = trained_fleet(lot.experiment, lot.folder, lot.hidden).pick([last], where)
     counts = [one.bounds[-1].stop for one in spoken.train]
     model = estimate(fold.train.targets.split(counts), [one.phones for one in spoken.train]).to(where)

@@ -85,7 +85,7 @@ def judge(
         return found
     states = dataset.train.targets.split(_counts(spoken.train))
     hmm = estimate(states, [one.phones for one in spoken.train])
-    pairs = [(arm.name, seed) for arm in experiment.arms for seed in experiment.seeds]
+    pairs = [(arm.name, seed) for arm, seed in experiment.pairs()]
     every = [
         None if net in gone else _recognise(alone(fleet, net), dataset, hmm.to(fleet.device), *pair)
         for net, pair in enumerate(pairs)

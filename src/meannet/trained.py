@@ -106,9 +106,9 @@ def pick_nets(folder: RunFolder, choice: Choice, where: torch.device | str = "cp
     if any(turns[seed][0] != fold for seed in seeds):
         raise ValueError(f"seeds of {folder.path} learned from different speakers and cannot be averaged; choose one")
     lot = folder.turn(fold)
-    fleet = trained_fleet(replace(experiment, seeds=together), lot, hidden)
-    first = [each.name for each in experiment.arms].index(arm["name"]) * len(together)
-    fleet = fleet.pick([first + together.index(seed) for seed in seeds], where)
+    part = replace(experiment, seeds=together)
+    pairs = [(each.name, seed) for each, seed in part.pairs()]
+    fleet = trained_fleet(part, lot, hidden).pick([pairs.index((arm["name"], seed)) for seed in seeds], where)
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds averaged"
     counted = f"{errors:.4g} % errors" if percent else f"{errors:g} errors of {arm['n_test']:,} {cases}"
     counted += ", mean of single nets" * (len(seeds) > 1)

@@ -38,6 +38,10 @@ class Experiment:
     def __post_init__(self) -> None:
         check(self)
 
+    def pairs(self) -> list[tuple[Arm, int]]:
+        """Arm and seed of each net of a fleet, in its order: net = arm * number of seeds + seed."""
+        return [(arm, seed) for arm in self.arms for seed in self.seeds]
+
     def lr(self, arm: Arm) -> float:
         return self.optim.lr if arm.lr is None else arm.lr
 
