@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, data, device, examples, fast, outcome, pretraining, ranks, streamed
-from meannet.config import Experiment, to_json
+from meannet.config import Experiment
 from meannet.data import Dataset
 from meannet.fleets import make_fleet, restore
 from meannet.lots import Lot, lots
@@ -145,33 +145,18 @@ def _run(
         if rows:
             folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
         assert engine is not None
-        claims = to_json([claim.counted(len(dataset.test.inputs)) for claim in experiment.claims])
-        result = {
-            "recipe": experiment.recipe,
-            "paper": experiment.paper,
-            "claim": claims[0] if claims else None,
-            "claims": claims,
-            "arms": (arms := outcome.together(arms, folder.records())),
-            "comparisons": outcome.compare(arms),
-            "data": {
-                "name": dataset.name,
-                "held_out": experiment.data.held_out,
-                "n_train": len(dataset.train.inputs),
-                "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
-                "image": dataset.image,
-                "classes": dataset.classes,
-                "digest": dataset.digest,
-                **dataset.facts,
-            },
-            "epochs": experiment.optim.epochs,
-            "device": device.describe(where),
-            "precision": engine.precision,
-            "path": engine.name,
-            "seconds": round(seconds(), 1),
-            "peak_mib": device.peak_memory(where),
-            "commit": device.commit(),
-            "versions": device.versions(),
+        arms = outcome.together(arms, folder.records())
+        facts = {
+            "name": dataset.name,
+            "held_out": experiment.data.held_out,
+            "n_train": len(dataset.train.inputs),
+            "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
+            "image": dataset.image,
+            "classes": dataset.classes,
+            "digest": dataset.digest,
+            **dataset.facts,
         }
+        result = outcome.document(experiment, arms, facts, engine, where, seconds())
         if all("phone_error_rate" in arm["metrics"] for arm in arms):
             result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:

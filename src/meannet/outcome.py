@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from meannet import evaluate, recognition
-from meannet.config import PHONES, Experiment
+from meannet import device, evaluate, recognition
+from meannet.config import PHONES, Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet
 from meannet.runlog import RunFolder
-from meannet.train import Epoch, Fault, Rows
+from meannet.train import Engine, Epoch, Fault, Rows
 
 Record = dict[str, Any]
 CURVE_POINTS = 100
@@ -116,11 +117,7 @@ def arm_results(
                 "n_test": n_test,
                 "curve": curve(chosen, n_test),
                 "metrics": {figure: [values[net] for net in good] for figure, values in metrics.items()},
-                "stopped": [
-                    {"seed": nets[net], "epoch": f.epoch, "why": f.why, "layer": f.layer, "lr": f.lr}
-                    for net, f in gone.items()
-                    if net in nets
-                ],
+                "stopped": [stopped(nets[net], fault) for net, fault in gone.items() if net in nets],
             }
         )
     return arms
@@ -137,7 +134,38 @@ def _figures(
         return metrics["phone_error_rate" if of_phones else "frame_error"], metrics, PER_CENT
     inputs, targets = dataset.test.inputs.to(fleet.device), dataset.test.targets.to(fleet.device)
     wrong, log_probability = evaluate.mean_network_figures(fleet, inputs, targets)
-    return wrong, {"log_probability": list(map(_finite, log_probability))}, len(inputs)
+    return wrong, {"log_probability": list(map(finite, log_probability))}, len(inputs)
+
+
+def document(
+    experiment: Experiment,
+    arms: list[dict[str, Any]],
+    data: dict[str, Any],
+    engine: Engine,
+    where: torch.device,
+    seconds: float,
+    **more: Any,
+) -> dict[str, Any]:
+    """What result.json says of any run, with `more` that only some have."""
+    claims = to_json([claim.counted(data["n_test"]) for claim in experiment.claims])
+    return {
+        "recipe": experiment.recipe,
+        "paper": experiment.paper,
+        "claim": claims[0] if claims else None,
+        "claims": claims,
+        "arms": arms,
+        "comparisons": compare(arms),
+        "data": data,
+        "epochs": experiment.optim.epochs,
+        **more,
+        "device": device.describe(where),
+        "precision": engine.precision,
+        "path": engine.name,
+        "seconds": round(seconds, 1),
+        "peak_mib": device.peak_memory(where),
+        "commit": device.commit(),
+        "versions": device.versions(),
+    }
 
 
 def together(rows: Sequence[dict[str, Any]], records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -256,6 +284,10 @@ def sampled_rows(
     ]
 
 
+def stopped(seed: int, fault: Fault) -> dict[str, Any]:
+    return {"seed": seed, "epoch": fault.epoch, "why": fault.why, "layer": fault.layer, "lr": fault.lr}
+
+
 def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
     """One line that names arm, seed, layer, epoch and learning rate."""
     arm, seed = experiment.pairs()[fault.net]
@@ -264,6 +296,6 @@ def describe_fault(experiment: Experiment, name: str, fault: Fault) -> str:
     return f"stopped: {where}: {fault.why}"
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """JSON has no infinity, which an answer that a net holds impossible would give."""
     return round(value, 6) if math.isfinite(value) else None

@@ -4,7 +4,6 @@ A state is saved within epochs too, with the place in the epoch and what its upd
 there repeats and skips nothing.
 """
 
-import math
 import os
 import time
 from contextlib import nullcontext
@@ -16,7 +15,7 @@ import torch
 
 from meannet import checkpoint, device, examples, imagefleets, outcome, patches, tenviews
 from meannet.checkpoint import check_unchanged
-from meannet.config import Experiment, to_json
+from meannet.config import Experiment
 from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.data.team import cores
@@ -170,54 +169,33 @@ def net_name(experiment: Experiment, data: Prepared) -> str:
 def _result(loop: Loop, judged: dict[str, Any], where: torch.device) -> dict[str, Any]:
     experiment, data, (arm,), (seed,) = loop.experiment, loop.data, loop.experiment.arms, loop.experiment.seeds
     fault, good = loop.fault, loop.fault is None
-    records = loop.folder.records()
-    claims = to_json([claim.counted(data.n_test) for claim in experiment.claims])
-    return {
-        "recipe": experiment.recipe,
-        "paper": experiment.paper,
-        "claim": claims[0] if claims else None,
-        "claims": claims,
-        "arms": [
-            {
-                "name": arm.name,
-                "net": loop.name,
-                "seeds": [seed] if good else [],
-                "errors": [judged["errors"]] if good else [],
-                "mean": float(judged["errors"]) if good else None,
-                "sd": None,
-                "n_test": data.n_test,
-                "curve": outcome.curve(records, data.n_test),
-                "metrics": {
-                    "log_probability": [_finite(judged["log_probability"])] if good else [],
-                    "top5_errors": [judged["top5_errors"]] if good else [],
-                },
-                "stopped": []
-                if fault is None
-                else [{"seed": seed, "epoch": fault.epoch, "why": fault.why, "layer": fault.layer, "lr": fault.lr}],
-            }
-        ],
-        "comparisons": [],
-        "data": {
-            "name": data.name,
-            "held_out": experiment.data.held_out,
-            "judged_on": {"val": "validation", "test": "test"}[data.judged],
-            "n_train": data.cases,
-            "n_test": data.n_test,
-            "image": [data.size, data.size],
-            "classes": data.classes,
-            "digest": data.digest,
+    found = {
+        "name": arm.name,
+        "net": loop.name,
+        "seeds": [seed] if good else [],
+        "errors": [judged["errors"]] if good else [],
+        "mean": float(judged["errors"]) if good else None,
+        "sd": None,
+        "n_test": data.n_test,
+        "curve": outcome.curve(loop.folder.records(), data.n_test),
+        "metrics": {
+            "log_probability": [outcome.finite(judged["log_probability"])] if good else [],
+            "top5_errors": [judged["top5_errors"]] if good else [],
         },
-        "epochs": experiment.optim.epochs,
-        "lr": loop.lr,
-        "ranks": loop.ranks.world,
-        "device": device.describe(where),
-        "precision": loop.engine.precision,
-        "path": loop.engine.name,
-        "seconds": round(loop.seconds(), 1),
-        "peak_mib": device.peak_memory(where),
-        "commit": device.commit(),
-        "versions": device.versions(),
+        "stopped": [outcome.stopped(seed, fault)] if fault else [],
     }
+    facts = {
+        "name": data.name,
+        "held_out": experiment.data.held_out,
+        "judged_on": {"val": "validation", "test": "test"}[data.judged],
+        "n_train": data.cases,
+        "n_test": data.n_test,
+        "image": [data.size, data.size],
+        "classes": data.classes,
+        "digest": data.digest,
+    }
+    also = {"lr": loop.lr, "ranks": loop.ranks.world}
+    return outcome.document(experiment, [found], facts, loop.engine, where, loop.seconds(), **also)
 
 
 def _examples(loop: Loop) -> dict[str, Any]:
@@ -239,7 +217,3 @@ def _examples(loop: Loop) -> dict[str, Any]:
 
 def _on_this_machine(ranks: Ranks) -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world))
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 6) if math.isfinite(value) else None
