@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from meannet import checkpoint, device, examples, imagefleets, outcome, patches, tenviews
+from meannet import checkpoint, device, examples, fast, imagefleets, outcome, patches, tenviews
 from meannet.checkpoint import check_unchanged
 from meannet.config import Experiment
 from meannet.data import shards
@@ -21,7 +21,6 @@ from meannet.data.stream import Stream
 from meannet.data.team import cores
 from meannet.evaluate import sample_counts
 from meannet.fleets import of_finished
-from meannet.nn.convfleet import ConvFleet
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
 from meannet.ranks import Ranks, joined, named
@@ -82,7 +81,7 @@ def run(
     with device.naming_memory(where, name):
         fleet = patches.make_fleet(experiment, data, where)
         (arm,) = experiment.arms
-        engine = make_engine(fleet, experiment.optim.batch, experiment.limit(arm), ranks, options.path)
+        engine = fast.patch_engine(fleet, experiment.optim.batch, experiment.limit(arm), ranks, options.path)
         workers = max(1, cores() // _on_this_machine(ranks)) if options.workers is None else options.workers
         loop = Loop(
             experiment=experiment,
@@ -142,20 +141,6 @@ def evaluate(
         found = tenviews.sampled(fleet, data, data.judged, cases, cores() if workers is None else workers, counts)
     about = {"net": name, "arm": arm.name, "seed": seed, "n_test": data.n_test, "views": 10, "counts": counts}
     return [about | found]
-
-
-def make_engine(fleet: ConvFleet, batch: int, limit: float, ranks: Ranks, path: str) -> Any:
-    """The plain version, or on a GPU the fast one."""
-    from meannet.fast import check_path
-
-    check_path(path)
-    if path == "plain" or (path == "auto" and fleet.device.type != "cuda"):
-        return patches.Plain(fleet, batch, limit, ranks)
-    if fleet.device.type != "cuda":
-        raise ValueError("--path fast: image nets have a fast path for CUDA devices only")
-    from meannet.fast.patches import Fast
-
-    return Fast(fleet, batch, limit, ranks)
 
 
 def net_name(experiment: Experiment, data: Prepared) -> str:

@@ -1,6 +1,7 @@
 """Which version of the update runs is decided here, and nowhere else."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,6 +13,11 @@ from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
 from meannet.nn.windows import Windows
 from meannet.train import Engine, Plain, Rows
+
+if TYPE_CHECKING:
+    from meannet import patches
+    from meannet.fast.patches import Fast
+    from meannet.ranks import Ranks
 
 PATHS = ("auto", "plain", "fast")
 MOST_OUTPUTS = 256  # a block of the GPU's output kernel holds them all
@@ -66,13 +72,30 @@ def products(device: torch.device, path: str = "auto") -> torch.dtype:
 def _image_engine(
     fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str
 ) -> Engine:
-    if fleet.device.type == "cuda" and path != "plain":
-        from meannet.fast.images import Captured
+    if not _on_gpu(fleet, path):
+        return PlainImages(fleet, inputs, targets, batch, limit)
+    from meannet.fast.images import Captured
 
-        return Captured(fleet, inputs, targets, batch, limit)
-    if path == "fast":
+    return Captured(fleet, inputs, targets, batch, limit)
+
+
+def patch_engine(fleet: ConvFleet, batch: int, limit: float, ranks: "Ranks", path: str) -> "patches.Plain | Fast":
+    """What updates the net of pictures in shards."""
+    check_path(path)
+    if not _on_gpu(fleet, path):
+        from meannet import patches
+
+        return patches.Plain(fleet, batch, limit, ranks)
+    from meannet.fast.patches import Fast
+
+    return Fast(fleet, batch, limit, ranks)
+
+
+def _on_gpu(fleet: ConvFleet, path: str) -> bool:
+    """Whether image nets take the fast path, which is for GPUs alone."""
+    if path == "fast" and fleet.device.type != "cuda":
         raise ValueError("--path fast: image nets have a fast path for CUDA devices only")
-    return PlainImages(fleet, inputs, targets, batch, limit)
+    return path != "plain" and fleet.device.type == "cuda"
 
 
 def check_path(path: str) -> None:
