@@ -19,12 +19,10 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 
 from meannet import experiment as experiments
-from meannet import outcome, ranks, screen, streamed
+from meannet import outcome, ranks, screen
 from meannet.config import Experiment
-from meannet.device import choose, naming_memory
+from meannet.device import choose
 from meannet.experiment import Interrupted, Options, Progress
-from meannet.fleets import load_fleet
-from meannet.lots import lots
 from meannet.pretrain.stack import Done
 from meannet.pretrain.stages import Diverged
 from meannet.report.tables import unit_of
@@ -282,12 +280,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     sample_counts(options.samples)  # refuse a wrong count before any work
     where = choose(options.device)
     folder = RunFolder.open(Path(options.run))
-    folder.read("result.json")
-    experiment = folder.experiment()
-    if experiment.patches is not None:
-        rows = streamed.evaluate(experiment, folder, options.samples, where)
-    else:
-        rows = _evaluated(experiment, folder, options.samples, where)
+    rows = experiments.evaluate(folder, options.samples, where, screen.console(stderr=True).print)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
     document = {"samples": options.samples, "rows": rows}
@@ -301,17 +294,6 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
         console.print(sample_table(rows))
     folder.write("eval.json", document)  # after it was shown: the folder may not be one's own
     return 0
-
-
-def _evaluated(experiment: Experiment, folder: RunFolder, samples: int, where: Any) -> list[dict[str, Any]]:
-    dataset, rows = experiments.load_cases(experiment, where, screen.console(stderr=True).print), []
-    for lot in lots(experiment, folder):
-        part, cases = lot.experiment, lot.cases(dataset)
-        name = outcome.net_name(part, lot.hidden, cases)
-        with naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
-            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
-            rows += outcome.sampled_rows(part, fleet, name, cases, samples, faults) or ()
-    return rows
 
 
 def sample_table(rows: list[dict[str, Any]]) -> Table:

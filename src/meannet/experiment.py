@@ -11,7 +11,7 @@ import torch
 from meannet import checkpoint, data, device, examples, fast, outcome, pretraining, ranks, streamed
 from meannet.config import Experiment
 from meannet.data import Dataset
-from meannet.fleets import make_fleet, restore
+from meannet.fleets import load_fleet, make_fleet, restore
 from meannet.lots import Lot, lots
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
@@ -95,6 +95,26 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
 
 
+def evaluate(folder: RunFolder, samples: int, where: torch.device, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The mean network of each net of a run beside means of sampled networks; nets that were stopped have no row."""
+    folder.read("result.json")  # says what to do where the run has not finished
+    experiment = folder.experiment()
+    if experiment.patches is not None:
+        return streamed.evaluate(experiment, folder, samples, where)
+    dataset, rows = load_cases(experiment, where, say), []
+    for lot in lots(experiment, folder):
+        part, cases = lot.experiment, lot.cases(dataset)
+        name = net_name(part, lot.hidden, cases)
+        with device.naming_memory(where, _size(name, part)):
+            fleet, faults, cases = load_fleet(part, lot.folder, lot.hidden, cases, where)
+            rows += outcome.sampled_rows(part, fleet, name, cases, samples, faults) or ()
+    return rows
+
+
+def _size(name: str, experiment: Experiment) -> str:
+    return f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"
+
+
 def _above_0(found: Any) -> Any:
     """What environment.json says, where that is a number to save by; the file only informs, and may say anything."""
     return found if isinstance(found, int | float) and found > 0 else None
@@ -126,7 +146,7 @@ def _run(
         for lot in every:
             part, hidden, cases = lot.experiment, lot.hidden, lot.cases(dataset)
             name = net_name(part, hidden, cases)
-            with device.naming_memory(where, f"{name}, {len(part.arms)} arms x {len(part.seeds)} seeds"):
+            with device.naming_memory(where, _size(name, part)):
                 stack = _pretrain_one(part, lot.folder, hidden, cases, where, options, seconds)
                 cases = seen(stack, cases, len(part.arms)) if stack else cases
                 fleet, faults, engine = _train_one(
