@@ -29,8 +29,6 @@ from meannet.ranks import Ranks, averaging
 from meannet.train import Tally
 from meannet.views import centred_views
 
-CASES_TO_TRY = 128  # when initial variances are tried
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -83,7 +81,7 @@ def make_fleet(experiment: Experiment, data: Prepared, where: torch.device) -> C
 
     spreads = patches.initial_sd
     if not spreads:
-        few = order(seed, 0, data.cases)[:CASES_TO_TRY]
+        few = order(seed, 0, data.cases)[: imagefleets.CASES_TO_TRY]
         with Stream(data.folder, "train", len(few), 0) as stream:
             (pixels,) = (as_images(found).clone() for found in stream.batches([few]))
         views = centred_views(pixels, data.mean, seed, 0, patches.size) * patches.scale

@@ -19,6 +19,7 @@ import torch
 from meannet import config, fast, recipes
 from meannet.bench import work
 from meannet.bench.comparison import Row, spread
+from meannet.bench.images import timed
 from meannet.bench.participants import taking_part
 from meannet.bench.work import Settings
 from meannet.train import Engine, Tally
@@ -174,11 +175,7 @@ def prediction(
             until = time.perf_counter() + seconds
             while time.perf_counter() < until or len(times["torch"]) < 5:
                 for who, predict in pairs.items():
-                    began = time.perf_counter()
-                    predict()
-                    if where.type == "cuda":
-                        torch.cuda.synchronize()
-                    times[who].append(1000 * (time.perf_counter() - began))
+                    times[who].append(1000 * timed(predict, where))
         row = {who: {"ms": round(statistics.median(t), 4), "spread": round(spread(t), 4)} for who, t in times.items()}
         found.append({"batch": batch, **row, "times_faster": round(row["torch"]["ms"] / row["meannet"]["ms"], 2)})
     return found

@@ -5,7 +5,6 @@ TIMIT's core test set, 192 of about 3 seconds.
 """
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 
 from meannet import recognition, transcribe
 from meannet.bench.comparison import spread
+from meannet.bench.images import timed
 from meannet.config import Speech
 from meannet.nn.dense import initial_fleet
 from meannet.speech import phones
@@ -53,7 +53,7 @@ def measure(
     times: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(repeats):
         for name, (seconds, run) in work.items():
-            times[name].append(_timed(run, where) / seconds)
+            times[name].append(timed(run, where) / seconds)
     return [
         {
             "what": name,
@@ -88,11 +88,3 @@ def _whole(where: torch.device, hmm: Hmm, hidden: tuple[int, ...]) -> Callable[[
     recogniser = recognition.Recogniser(RATE, torch.zeros(features), torch.ones(features), hmm)
     samples = np.random.default_rng(1).normal(0, 1000, int(RECORDED * RATE)).astype(np.int16)
     return lambda: transcribe.phones_of(Audio(samples, RATE), fleet, recogniser, SPEECH)
-
-
-def _timed(run: Callable[[], Any], where: torch.device) -> float:
-    begin = time.perf_counter()
-    run()
-    if where.type == "cuda":
-        torch.cuda.synchronize(where)
-    return time.perf_counter() - begin

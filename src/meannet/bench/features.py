@@ -5,7 +5,6 @@ left out where it is not installed.
 """
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 
 from meannet import data
 from meannet.bench.comparison import spread
+from meannet.bench.images import timed
 from meannet.data import corpus
 from meannet.speech import audio, fbank
 
@@ -34,12 +34,9 @@ def measure(where: torch.device, say: Callable[[str], None], *, repeats: int = R
     seconds: dict[str, list[float]] = {who: [] for who in runs}
     for turn in range(repeats + 1):
         for who, (_, run) in runs.items():
-            begin = time.perf_counter()
-            run()
-            if where.type == "cuda":
-                torch.cuda.synchronize(where)
+            spent = timed(run, where)
             if turn:
-                seconds[who].append(time.perf_counter() - begin)
+                seconds[who].append(spent)
     rows = []
     for who, (threads, _) in runs.items():
         speeds = [frames / one for one in seconds[who]]

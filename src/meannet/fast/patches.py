@@ -37,7 +37,6 @@ class Fast:
         *,
         compiled: bool = True,
         groups: str = "joined",
-        captured: bool = True,
     ):
         self.on_gpu = fleet.device.type == "cuda"
         join_(fleet.nets[0], groups == "joined")
@@ -45,7 +44,7 @@ class Fast:
         self.plain = Plain(fleet, batch, limit, ranks, channels=CHANNELS, low=self.on_gpu, backend=backend)
         if backend:
             self.plain.stepped = compiled_step()
-        self.captured = captured and self.on_gpu and ranks.world == 1
+        self.captured = self.on_gpu and ranks.world == 1
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stages = [_Stage(self.plain) for _ in range(STAGES)] if self.on_gpu else []
         self.taken = 0
