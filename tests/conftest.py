@@ -1,6 +1,7 @@
-"""What every test has: real data where there is some, and no network but this machine itself."""
+"""What every test has: real data where there is some, no network but this machine, and signals that are heard."""
 
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -18,6 +19,15 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip(f"no MNIST in {'MEANNET_DATA' if chosen else '../shared/data, and MEANNET_DATA is not set'}")
     monkeypatch.setenv("MEANNET_DATA", str(where))
     return where
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_are_heard():
+    """A shell has what it starts in the background ignore Ctrl-C, and nohup SIGHUP; tests send both."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
