@@ -6,11 +6,17 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from meannet import __version__, claims, cli, recipes
-from meannet.data import cifar10, digits, mnist
+from meannet.config import Data
+from meannet.core import schedule
+from meannet.core.sgd import step_size
+from meannet.data import cifar10, digits, load, mnist
+from meannet.nn import dense
+from meannet.train import Plain
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -153,17 +159,40 @@ def test_the_example_is_short_and_runs(tmp_path, monkeypatch):
     assert all(arm["mean"] < 0.5 * arm["n_test"] for arm in result["arms"])
 
 
-def test_the_method_in_plain_numpy_comes_to_the_errors_of_the_recipe(tmp_path, capsys):
-    from meannet import run
-
+def test_the_method_in_plain_numpy_takes_the_packages_steps_and_makes_its_mean_network():
+    """From the same weights, all cases in each mini-batch and none omitted: no random number has a part in it."""
     path = PROJECT / "examples" / "dropout_in_numpy.py"
     assert len(path.read_text().splitlines()) < 90
-    found = runpy.run_path(str(path))["main"](seeds=2, epochs=120)
-    whole = recipes.get("digits")
-    ours = run(replace(whole, optim=replace(whole.optim, epochs=120), seeds=(0, 1), samples=0), tmp_path / "run")
-    capsys.readouterr()
-    for arm in ours["arms"]:
-        assert sum(found[arm["name"]]) / 2 == pytest.approx(arm["mean"], abs=30)
+    plain, optim = runpy.run_path(str(path)), recipes.get("digits").optim
+    cases = load(Data(name="digits"), say=print).train
+    x, y, limit = cases.inputs.double(), cases.targets, 0.04
+
+    def fleet(rates, weights, biases):
+        per_layer = [torch.tensor([[rate]], dtype=torch.float64) for rate in rates]
+        made = dense.initial_fleet(plain["SIZES"], [0], per_layer, units="rectified", dtype=torch.float64)
+        for own, given in zip((*made.weights, *made.biases), (*weights, *biases), strict=True):
+            own[0] = torch.from_numpy(given)
+        return made
+
+    def trained(epochs):
+        return plain["train"](x.numpy(), y.numpy(), (0, 0, 0), optim.lr, 0, epochs, len(x), limit)
+
+    ours = fleet((0, 0, 0), *trained(0))
+    engine = Plain(ours, x, y, len(x), [limit])
+    for epoch in range(40):
+        momentum = schedule.momentum(epoch, start=0.5, end=0.99, ramp=optim.momentum_epochs)
+        rate = schedule.learning_rate(epoch, start=optim.lr, decay=optim.decay)
+        engine.epoch(epoch, [step_size("a1", rate, momentum)], momentum, lambda: False)
+    weights, biases = trained(40)
+    assert any(np.isclose((weight**2).sum(1), limit).any() for weight in weights[:-1])  # the bound has been at work
+    for own, theirs in zip((*ours.weights, *ours.biases), (*weights, *biases), strict=True):
+        torch.testing.assert_close(own[0], torch.from_numpy(theirs), rtol=1e-9, atol=1e-12)
+
+    rates, drawn = (0.2, 0.5, 0.5), np.random.default_rng(0)
+    weights, biases = ([drawn.normal(size=part.shape) for part in parts] for parts in (weights, biases))
+    answers = fleet(rates, weights, biases).mean_outputs(x[None])[0].argmax(1)
+    assert plain["errors"](x.numpy(), answers.numpy(), weights, biases, rates) == 0
+    assert plain["errors"](x.numpy(), answers.numpy(), weights, biases, (0, 0, 0)) > 0
 
 
 def test_the_example_of_a_torch_model_is_short_and_learns(capsys):
