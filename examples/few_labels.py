@@ -50,7 +50,10 @@ def main(data="digits", labels=None, seeds=3, epochs=None, device="auto", out=No
                 wrong = net.fit(pictures[some], right[some]).predict(test) != test_right
                 errors[name].append(int(wrong.sum()))
         rows.append({"labels": count, "errors": errors, "n_test": len(test)})
-        told = ", ".join(f"{name} {statistics.fmean(e):.0f} ± {np.std(e):.0f}" for name, e in errors.items())
+        told = ", ".join(
+            f"{name} {statistics.fmean(e):.0f}" + (f" ± {statistics.stdev(e):.0f}" if len(e) > 1 else "")
+            for name, e in errors.items()
+        )
         if not as_json:
             print(f"{count} labels, errors of {len(test):,}: {told}", flush=True)
     if as_json:

@@ -174,8 +174,11 @@ def test_errors_with_few_labels_are_shares_with_their_spread(tmp_path):
     result = {"rows": rows, "data": "mnist", "pictures": 60000, "seeds": 2, "device": "a CPU", "date": "2026-01-02"}
     keep(tmp_path / "few_labels" / "here.json", result)
     table, words = kept.labels_table(tmp_path, tmp_path).split("\n\n")
-    assert table.splitlines()[2] == "| [here](few_labels/here.json) | 1,000 | 10.00 ± 7.07 % | 2.50 ± 0.00 % |"
+    assert table.splitlines()[2] == "| [here](few_labels/here.json) | 1,000 | 10.0 ± 7.1 % | 2.5 ± 0.0 % |"
     assert words == "here: MNIST, pretrained on all 60,000 pictures without labels, 2 seeds; a CPU, 2026-01-02."
+    rows[0]["errors"] = {"from scratch": [10], "pretrained": [5]}
+    keep(tmp_path / "few_labels" / "here.json", result)
+    assert "| 1,000 | 5.0 % | 2.5 % |" in kept.labels_table(tmp_path, tmp_path)
 
 
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):

@@ -181,32 +181,23 @@ def baselines_table(folder: Path, base: Path) -> str:
 
 def labels_table(folder: Path, base: Path) -> str:
     """Test errors of nets from scratch and of pretrained ones, by number of labels, from examples/few_labels.py."""
-    kept = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in files(LABELS, folder)]
-    if not kept:
-        return "No result is kept yet."
-    rows = [
-        (
-            f"[{path.stem}]({link(path, base)})",
-            count(row["labels"]),
-            *(_share(e, row["n_test"]) for e in row["errors"].values()),
-        )
-        for path, result in kept
-        for row in result["rows"]
-    ]
-    heads = ("where", "labels", *kept[0][1]["rows"][0]["errors"])
-    words = [f"{path.stem}: {_labels_words(result)}" for path, result in kept]
-    return markdown_table(heads, rows, right=range(1, len(heads))) + "\n\n" + " ".join(words)
+    rows, words, heads = [], [], ("where", "labels", "from scratch", "pretrained")
+    for path, result in zip(files(LABELS, folder), load(LABELS, folder), strict=True):
+        where = f"[{path.stem}]({link(path, base)})"
+        for row in result["rows"]:
+            rows.append(
+                (where, count(row["labels"]), *(_share(row["errors"][name], row["n_test"]) for name in heads[2:]))
+            )
+            where = ""
+        name = TITLES.get(result["data"], result["data"])
+        pretrained = f"{name}, pretrained on all {count(result['pictures'])} pictures without labels"
+        words.append(f"{path.stem}: {pretrained}, {result['seeds']} seeds; {result['device']}, {result['date']}.")
+    return "\n\n".join((markdown_table(heads, rows, right=(1, 2, 3)), *words)) if rows else "No result is kept yet."
 
 
 def _share(errors: Sequence[int], n_test: int) -> str:
     per_cent = [100 * wrong / n_test for wrong in errors]
-    return f"{statistics.fmean(per_cent):.2f} ± {statistics.stdev(per_cent):.2f} %"
-
-
-def _labels_words(result: Result) -> str:
-    name, of = TITLES.get(result["data"], result["data"]), count(result["pictures"])
-    when = f"{result['device']}, {result['date']}"
-    return f"{name}, pretrained on all {of} pictures without labels, {result['seeds']} seeds; {when}."
+    return f"{spread(statistics.fmean(per_cent), statistics.stdev(per_cent) if len(per_cent) > 1 else None)} %"
 
 
 def picture(results: Sequence[Result]) -> str:
