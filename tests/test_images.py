@@ -242,6 +242,8 @@ def test_which_engine_runs_is_decided_by_device_and_path():
     assert isinstance(fast.engine(made, inputs, targets, 10, [math.inf] * 2), images.Plain)
     with pytest.raises(ValueError, match="CUDA devices only"):
         fast.engine(made, inputs, targets, 10, [math.inf] * 2, "fast")
+    with pytest.raises(ValueError, match="--precision tf32: image nets have no choice"):
+        fast.engine(made, inputs, targets, 10, [math.inf] * 2, precision="tf32")
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             settings = Options(
                 device=options.device,
                 path=options.path,
+                precision=options.precision,
                 save_minutes=options.save_minutes or 0.0,
                 save_epochs=options.save_epochs,
                 workers=options.workers,

@@ -45,6 +45,7 @@ class Options:
 
     device: str = "auto"
     path: str = "auto"
+    precision: str = "auto"  # of products, where the path has a choice
     pretrain_path: str = ""  # by which pretraining's precision is decided, where a run goes on; empty: `path`
     save_minutes: float = 0.0  # 0: as the run began; a new one saves every minute
     save_epochs: int | None = None  # None: as the run began; a new one has no such rule
@@ -83,6 +84,8 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]: 
     if options.path == "auto":
         path = opened.began_with("path", "auto")
         options = replace(options, path=path, pretrain_path=opened.began_with("asked_path", path))
+        if options.precision == "auto":
+            options = replace(options, precision=opened.began_with("asked_precision", "auto"))
     options = replace(
         options,
         save_minutes=options.save_minutes or _above_0(opened.began_with("save_minutes")) or SAVE_MINUTES,
@@ -235,8 +238,9 @@ def _train_one(
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
     inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
     test_inputs, test_targets = dataset.test.inputs.to(where), dataset.test.targets.to(where)
+    limits = [experiment.limit(arm) for arm in each]
     engine = fast.engine(
-        fleet, inputs, targets, experiment.optim.batch, [experiment.limit(arm) for arm in each], options.path
+        fleet, inputs, targets, experiment.optim.batch, limits, options.path, precision=options.precision
     )
     _write_environment(folder, where, engine.precision, engine.name, options)
     done = facts["epoch"]
@@ -289,6 +293,7 @@ def _write_environment(folder: RunFolder, where: torch.device, precision: str, p
     """With what a resumed run goes on by where it is not told otherwise."""
     facts = device.environment(where, precision, path, folder.began_with("command", options.command))
     facts["asked_path"] = options.pretrain_path or options.path
+    facts["asked_precision"] = options.precision
     folder.write("environment.json", facts | {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs})
 
 

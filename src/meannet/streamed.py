@@ -81,7 +81,9 @@ def run(
     with device.naming_memory(where, name):
         fleet = patches.make_fleet(experiment, data, where)
         (arm,) = experiment.arms
-        engine = fast.patch_engine(fleet, experiment.optim.batch, experiment.limit(arm), ranks, options.path)
+        engine = fast.patch_engine(
+            fleet, experiment.optim.batch, experiment.limit(arm), ranks, options.path, options.precision
+        )
         workers = max(1, cores() // _on_this_machine(ranks)) if options.workers is None else options.workers
         loop = Loop(
             experiment=experiment,

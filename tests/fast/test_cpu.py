@@ -190,6 +190,12 @@ def test_fast_path_is_chosen_on_a_cpu_and_plain_on_request():
     assert fast.engine(made, inputs, targets, 5, LIMITS).name == "fast"
     assert fast.engine(made, inputs, targets, 5, LIMITS, "plain").name == "plain"
     assert fast.engine(made, OnDemand(inputs), targets, 5, LIMITS, weights=torch.ones(10)).name == "fast"
+    assert fast.engine(made, inputs, targets, 5, LIMITS, precision="float32").name == "fast"
+    for path in fast.PATHS:
+        with pytest.raises(ValueError, match="--precision tf32: only the fast path on a GPU"):
+            fast.engine(made, inputs, targets, 5, LIMITS, path, precision="tf32")
+    with pytest.raises(ValueError, match="--precision must be one of auto, bfloat16, tf32, float32, not 'half'"):
+        fast.engine(made, inputs, targets, 5, LIMITS, precision="half")
     exact = fleet((4, 5, 3), "logistic", dtype=torch.float64)
     assert fast.engine(exact, inputs.double(), targets, 5, LIMITS).name == "plain"
     with pytest.raises(ValueError, match="float32 nets only"):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meannet.ranks import Ranks
 
 PATHS = ("auto", "plain", "fast")
+PRECISIONS = ("auto", "bfloat16", "tf32", "float32")
 MOST_OUTPUTS = 256  # a block of the GPU's output kernel holds them all
 
 
@@ -31,16 +32,16 @@ def engine(
     limit: Sequence[float],
     path: str = "auto",
     weights: Tensor | None = None,
-    precision: str = "bfloat16",
+    precision: str = "auto",
 ) -> Engine:
     """The plain loop, or its fast twin: Triton kernels in a CUDA graph, or the compiled kernel of the CPU.
 
-    `precision` is that of products on a GPU; elsewhere they are of the weights' precision.
+    `precision` is that of the GPU kernels' products, bfloat16 unless told; elsewhere they are of the weights'.
     """
-    check_path(path)
+    check_path(path, precision)
     if isinstance(fleet, ConvFleet):
         assert isinstance(inputs, Tensor)
-        return _image_engine(fleet, inputs, targets, batch, limit, path)
+        return _image_engine(fleet, inputs, targets, batch, limit, path, precision)
     reason = why_not_fast(fleet)
     if fleet.device.type == "cuda" and weights is not None:
         reason = "on a GPU cases with weights are for the plain path"
@@ -48,6 +49,8 @@ def engine(
         reason = why_not_resident(fleet, inputs)
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
+    if precision in ("bfloat16", "tf32") and (path == "plain" or reason or fleet.device.type == "cpu"):
+        raise ValueError(f"--precision {precision}: only the fast path on a GPU has it; others multiply in float32")
     if path == "plain" or reason:
         return Plain(fleet, inputs, targets, batch, limit, weights)
     if fleet.device.type == "cpu":
@@ -56,7 +59,7 @@ def engine(
         return Skipping(fleet, inputs, targets, batch, limit, weights)
     from meannet.fast.cuda import Captured
 
-    return Captured(fleet, inputs, targets, batch, limit, precision)
+    return Captured(fleet, inputs, targets, batch, limit, "bfloat16" if precision == "auto" else precision)
 
 
 def products(device: torch.device, path: str = "auto") -> torch.dtype:
@@ -70,19 +73,21 @@ def products(device: torch.device, path: str = "auto") -> torch.dtype:
 
 
 def _image_engine(
-    fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str
+    fleet: ConvFleet, inputs: Tensor, targets: Tensor, batch: int, limit: Sequence[float], path: str, precision: str
 ) -> Engine:
-    if not _on_gpu(fleet, path):
+    if not _on_gpu(fleet, path, precision):
         return PlainImages(fleet, inputs, targets, batch, limit)
     from meannet.fast.images import Captured
 
     return Captured(fleet, inputs, targets, batch, limit)
 
 
-def patch_engine(fleet: ConvFleet, batch: int, limit: float, ranks: "Ranks", path: str) -> "patches.Plain | Fast":
+def patch_engine(
+    fleet: ConvFleet, batch: int, limit: float, ranks: "Ranks", path: str, precision: str = "auto"
+) -> "patches.Plain | Fast":
     """What updates the net of pictures in shards."""
-    check_path(path)
-    if not _on_gpu(fleet, path):
+    check_path(path, precision)
+    if not _on_gpu(fleet, path, precision):
         from meannet import patches
 
         return patches.Plain(fleet, batch, limit, ranks)
@@ -91,16 +96,20 @@ def patch_engine(fleet: ConvFleet, batch: int, limit: float, ranks: "Ranks", pat
     return Fast(fleet, batch, limit, ranks)
 
 
-def _on_gpu(fleet: ConvFleet, path: str) -> bool:
+def _on_gpu(fleet: ConvFleet, path: str, precision: str) -> bool:
     """Whether image nets take the fast path, which is for GPUs alone."""
+    if precision != "auto":
+        raise ValueError(f"--precision {precision}: image nets have no choice of it; leave it out")
     if path == "fast" and fleet.device.type != "cuda":
         raise ValueError("--path fast: image nets have a fast path for CUDA devices only")
     return path != "plain" and fleet.device.type == "cuda"
 
 
-def check_path(path: str) -> None:
+def check_path(path: str, precision: str = "auto") -> None:
     if path not in PATHS:
         raise ValueError(f"--path must be one of {', '.join(PATHS)}, not {path!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
 
 
 def why_not_fast(fleet: Fleet) -> str:

@@ -17,6 +17,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "mnist.features": mnist.features,
     "mnist.a2_dbn": mnist_pretrained.a2_dbn,
     "mnist.a2_dbm": mnist_pretrained.a2_dbm,
+    "mnist.rounding": mnist.rounding,
     "mnist.choose": mnist.choose,
     "mnist.choose_relu": mnist.choose_relu,
     "mnist.choose_quick": mnist.choose_quick,

@@ -147,6 +147,20 @@ def choose() -> Experiment:
     )
 
 
+def rounding() -> Experiment:
+    """Whether errors depend on the precision of products: the same nets under each --precision, on held-out cases."""
+    full = a1()
+    return replace(
+        on_held_out(full, (full.arms[0], full.arms[2])),
+        recipe="mnist.rounding",
+        about="Errors on 10,000 held-out training cases, to be run under each --precision of products on a GPU.",
+        net=replace(full.net, hidden=full.net.hidden[1:2]),
+        optim=full.optim.compressed(300),
+        seeds=full.seeds,
+        time="about 1 minute on one H200; with --precision float32 several",
+    )
+
+
 def choose_relu() -> Experiment:
     """The same for rectified units."""
     full = a1_relu()
