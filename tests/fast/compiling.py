@@ -22,6 +22,7 @@ from meannet.speech import phones, viterbi
 POINTERS = {
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
     torch.int64: "*i64",
     torch.int32: "*i32",
     torch.int16: "*i16",

@@ -1,6 +1,7 @@
 """Dropout backpropagation on a GPU: the kernels of one update, many updates captured in one CUDA graph."""
 
 import gc
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -39,11 +40,17 @@ OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
 
+# Velocities in float16 are multiples of the step, up to 2^HEADROOM of it: what a hundred gradients of 1 add up to.
+HEADROOM = 8
+
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
 
 class Captured:
-    """Runs epochs by replaying graphs; weights and velocities stay float32, products are of `precision`."""
+    """Runs epochs by replaying graphs; weights stay float32, products are of `precision`.
+
+    With bfloat16 products velocities have the 11 bits of float16 within an epoch, else those of float32.
+    """
 
     name = "fast"
 
@@ -78,6 +85,10 @@ class Captured:
         self.split = self.dtype is torch.bfloat16
         self.weights = [torch.empty_like(w, dtype=self.dtype) if self.split else w for w in fleet.weights]
         self.rests = [torch.empty_like(w, dtype=torch.int16) if self.split else w for w in fleet.weights]
+        self.velocities = [
+            torch.empty_like(v, dtype=torch.float16) if self.split else v for v in fleet.weight_velocities
+        ]
+        self.powers = torch.ones(nets, device=device)  # of two, by which those are multiplied
         hidden = fleet.weights[:-1]
         self.scales = [torch.ones(weight.shape[:2], device=device) for weight in hidden]
         parts = [triton.cdiv(weight.shape[2], HIDDEN_STEP.columns) for weight in hidden]
@@ -99,6 +110,7 @@ class Captured:
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         self.number.fill_(epoch)
         self.steps.copy_(torch.tensor(list(step)))
+        self.powers.copy_(torch.tensor([_power(one) for one in step]))
         self.momentum.fill_(momentum)
         self.begin()
         update, case = epoch * -(-self.cases // self.batch), 0
@@ -124,6 +136,8 @@ class Captured:
         if self.split:
             for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
                 split_(weight, high, rest)
+            for whole, half in zip(fleet.weight_velocities, self.velocities, strict=True):
+                half.copy_(whole * self.powers[:, None, None])
         for figures in (*self.squares, self.active, self.moved):
             figures.zero_()
         for piece in self.pieces:
@@ -134,6 +148,8 @@ class Captured:
         if self.split:
             for weight, high, rest in zip(self.fleet.weights, self.weights, self.rests, strict=True):
                 join_(weight, high, rest)
+            for whole, half in zip(self.fleet.weight_velocities, self.velocities, strict=True):
+                torch.div(half, self.powers[:, None, None], out=whole)
         for weight in self.fleet.weights[:-1]:
             constrain_incoming_(weight, self.limits[:, None, None])
 
@@ -191,7 +207,8 @@ class _Piece:
     def capture(self) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
-        changed = [*engine.fleet.state().values(), *engine.weights, *engine.rests, *engine.squares, *engine.scales]
+        changed = [*engine.weights, *engine.velocities, *engine.fleet.biases, *engine.fleet.bias_velocities]
+        changed += [*(engine.rests if engine.split else ()), *engine.squares, *engine.scales]
         changed += [self.loss, self.wrong, engine.active, engine.moved]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
@@ -283,13 +300,20 @@ class _Piece:
         scales, squares = (engine.scales[k], engine.squares[k]) if bound else (self.loss, self.loss)  # or not read
         kernels.gradient_step[grid](
             self.deltas[k][lane], self.activities[k][lane], engine.weights[k][lane], engine.rests[k][lane],
-            fleet.weight_velocities[k][lane], scales[lane], squares[lane], fleet.biases[k][lane],
+            engine.velocities[k][lane], engine.powers[lane], scales[lane], squares[lane], fleet.biases[k][lane],
             fleet.bias_velocities[k][lane], engine.steps[lane], engine.momentum, engine.moved[lane],
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
+
+
+def _power(step: float) -> float:
+    """The power of two by which velocities of that step fill float16, whose largest number is just under 2^16."""
+    if not 0 < step < math.inf:
+        return 1.0
+    return 2.0 ** min(max(16 - HEADROOM - math.ceil(math.log2(step)), -120), 120)
 
 
 def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:

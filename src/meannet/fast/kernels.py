@@ -265,7 +265,7 @@ def backward_layer(
 
 @triton.jit
 def gradient_step(
-    delta, below, weight, rest, velocity, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
+    delta, below, weight, rest, velocity, powers, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
     cases: tl.constexpr, units, inputs: tl.constexpr, delta_width: tl.constexpr, widest,
     BOUND: tl.constexpr, SPLIT: tl.constexpr, PRECISION: tl.constexpr,
     UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
@@ -273,7 +273,8 @@ def gradient_step(
     """Gradient product, momentum and step of a tile of weights; its rows' squared lengths.
 
     SPLIT weights are float32 in two halves: the nearest bfloat16, which the products read, and in `rest` what their
-    bits differ by. `moved` is set for units with any gradient.
+    bits differ by. Velocities are then float16, multiplied by a power of two, a net's own. `moved` is set for units
+    with any gradient.
     """
     net = tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -292,7 +293,7 @@ def gradient_step(
     if SPLIT:
         low = tl.load(rest + place, mask=inside, other=0)
     v = tl.load(velocity + place, mask=inside, other=0.0)
-    step, momentum = tl.load(steps + net), tl.load(momentum_at)
+    step, momentum, power = tl.load(steps + net), tl.load(momentum_at), tl.load(powers + net)
     gradient = tl.zeros((UNITS, BLOCK), tl.float32)
     for start in range(0, cases, CASES):
         case = start + tl.arange(0, CASES)
@@ -311,15 +312,18 @@ def gradient_step(
         w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
     if BOUND:
         w *= tl.load(scales + net * units + unit, mask=real, other=0.0)[:, None]
+    if SPLIT:
+        v = v.to(tl.float32) * (1.0 / power)
     v = momentum * v - step * gradient
     w += v
-    tl.store(velocity + place, v, mask=inside)
     if SPLIT:
+        tl.store(velocity + place, (v * power).to(tl.float16), mask=inside)
         bits = w.to(tl.int32, bitcast=True)
         high = (bits + 0x8000) & -0x10000
         tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
         tl.store(rest + place, (bits - high).to(tl.int16), mask=inside)
     else:
+        tl.store(velocity + place, v, mask=inside)
         tl.store(weight + place, w, mask=inside)
     if BOUND:
         part = net * tl.num_programs(0) + tl.program_id(0)
