@@ -106,6 +106,7 @@ class Captured:
         whole, rest = divmod(self.cases, self.batch)
         self.pieces = [_Piece(self, self.batch, whole)] + ([_Piece(self, rest, 1)] if rest else [])
         self.begin, self.end = _Repeated(self._begin, device), _Repeated(self._end, device)
+        self.to_end = self.split or bool(hidden)  # whether that does anything: a graph must not be empty
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         self.number.fill_(epoch)
@@ -122,7 +123,8 @@ class Captured:
                 self.first_case.fill_(case)
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
-        self.end()
+        if self.to_end:
+            self.end()
         return Tally(
             loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
             errors=torch.stack([piece.wrong.sum(1) for piece in self.pieces]).sum(0),
