@@ -127,7 +127,7 @@ def usual(where: str) -> dict[str, Sequence[Settings]]:
     both = [Settings(units=units, device=where, updates=600 if where == "cuda" else 50) for units in UNITS]
     fast = [replace(one, path="fast", updates=600 if where == "cuda" else 200) for one in both]
     fleets = [replace(one, nets=FLEET) for one in fast] if where == "cuda" else []
-    plain = [replace(one, path="plain") for one in both]
+    plain = [replace(one, path="plain", updates=50) for one in both]
     peers = ("torch-eager", "torch-compile", "jax-scan", *(["sklearn"] if where == "cpu" else []))
     return {"meannet": [*fast, *fleets, *plain], **dict.fromkeys(peers, both)}
 
