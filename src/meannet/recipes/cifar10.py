@@ -121,7 +121,7 @@ def g_local() -> Experiment:
 
 
 def choose() -> Experiment:
-    """Decays of the net with a local layer, without and with dropout in it, on 10,000 held-out training images."""
+    """Decays of the net with a local layer, without and with dropout in it, judged on 10,000 held-out training images."""
     decays = ((0.006, 0.002), (0.006, 0.01), (0.006, 0.02), (0.01, 0.002), (0.01, 0.01))
     return _choose("cifar10.choose", replace(g_local_dropout(), arms=(BACKPROP, DROPOUT)), decays)
 
