@@ -72,6 +72,8 @@ def keep(path, result):
         "docs/cards/rbm.md",
         "docs/cards/dbn-dbm.md",
         "docs/cards/speech.md",
+        "docs/cards/image-nets.md",
+        "docs/architecture.md",
         "benchmarks/README.md",
     ],
 )
@@ -122,16 +124,39 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
 
 
 def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):
-    row = {"net": "2-3-2", "batch": 5, "units": "relu", "path": "", "spread": 0.5, "repeats": 7}
+    row = {"net": "2-3-2", "nets": 1, "batch": 5, "units": "relu", "path": "", "spread": 0.5, "repeats": 7}
     rows = [row | {"who": "meannet", "path": "fast", "updates_per_s": 30.0}]
     rows += [
+        row | {"who": "meannet", "path": "fast", "nets": 4, "updates_per_s": 2400.0},
         row | {"who": speeds.EAGER, "updates_per_s": 12.0},
         row | {"who": "odd", "units": "step", "updates_per_s": 1.0},
     ]
     keep(tmp_path / "bench" / "here.json", {"rows": rows, "device": "a CPU", "date": "2026-01-02"})
     text = speeds.speed_table(tmp_path, tmp_path)
-    assert "| meannet fast | relu | 30.0 ± 0.5 | 2.50 |" in text and "| odd | step | 1.0 ± 0.5 |  |" in text
+    assert "| meannet fast | relu | 30.0 ± 0.5 | 33,333 | 2.50 |" in text
+    assert "| meannet fast, 4 nets at once | relu | 2,400.0 ± 0.5 | 417 | 200.00 |" in text
+    assert "| odd | step | 1.0 ± 0.5 | 1,000,000 |  |" in text
     assert "[here](bench/here.json): 2-3-2, mini-batches of 5, on a CPU, 2026-01-02." in text
+
+
+def test_the_table_of_image_nets_says_what_a_run_takes(tmp_path):
+    row = {"who": "meannet", "net": "G with dropout", "nets": 1, "path": "fast", "batch": 128, "repeats": 7}
+    row |= {"updates_per_s": 2000.0, "spread": 3.0, "images_per_s": 250_000.0}
+    of_imagenet = row | {"net": "H with dropout"}
+    keep(tmp_path / "images" / "here.json", {"rows": [row, of_imagenet], "device": "a GPU", "date": "2026-01-02"})
+    text = speeds.images_table(tmp_path, tmp_path)
+    assert "| meannet fast | G with dropout | 2,000 ± 3 | 250,000 | 20.0 |" in text and "H with" not in text
+    assert "[here](images/here.json): mini-batches of 128, on a GPU, 2026-01-02" in text
+
+
+def test_the_table_of_rounding_has_a_row_a_precision(toy, tmp_path):
+    for name in ("bfloat16", "tf32"):
+        keep(
+            tmp_path / kept.ROUNDING / f"{name}.json", toy | {"recipe": kept.ROUNDING, "precision": f"{name} products"}
+        )
+    rows = kept.rounding_table(tmp_path, tmp_path).splitlines()
+    assert rows[0] == "| products in | backprop | dropout | dropout+input | time |" and len(rows) == 4
+    assert rows[2].startswith("| [bfloat16 products](mnist.rounding/bfloat16.json) | ")
 
 
 def test_the_table_of_pretraining_says_how_many_times_ours_each_is(tmp_path):

@@ -29,6 +29,7 @@ TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meanne
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
 ASIDES = tuple(f"cifar10.{name}" for name in ("aside", "pools", "saturating", "conv_dropout", "dense_top"))
+ROUNDING = "mnist.rounding"
 TRAINED = 0.25  # the training error that units are timed to (F.3)
 
 Result = dict[str, Any]
@@ -121,7 +122,7 @@ def choices_table(folder: Path, base: Path) -> str:
     """How settings were chosen: of each kind of arm the two that made fewest errors on held-out training cases."""
     rows = []
     for path, result in _kept(folder, held_out=True):
-        if result["recipe"] in ASIDES:
+        if not result["recipe"].partition(".")[2].startswith("choose"):
             continue
         name = f"[{result['recipe']}]({link(path, base)})"
         kinds: dict[str, list[dict[str, Any]]] = {}
@@ -139,6 +140,18 @@ def choices_table(folder: Path, base: Path) -> str:
         return "No choice is kept yet."
     heads = ("experiment", "net", "arm", "settings", "fewest held-out errors (n)", "next")
     return markdown_table(heads, rows, right=(3,))
+
+
+def rounding_table(folder: Path, base: Path) -> str:
+    """Whether errors depend on the precision of products: arms by precision, on held-out cases."""
+    rows = []
+    for path, result in zip(files(ROUNDING, folder), load(ROUNDING, folder), strict=True):
+        cells = [spread(arm["mean"], arm["sd"]) for arm in result["arms"]]
+        rows.append((f"[{result['precision']}]({link(path, base)})", *cells, duration(result["seconds"])))
+    if not rows:
+        return NONE_YET
+    arms = [arm["name"] for arm in load(ROUNDING, folder)[0]["arms"]]
+    return markdown_table(("products in", *arms, "time"), rows, right=range(1, len(arms) + 2))
 
 
 def asides_table(folder: Path, base: Path) -> str:
@@ -252,7 +265,11 @@ def picture_words(results: Sequence[Result]) -> tuple[str, str]:
         title = f"Test errors on {name}: " + ", ".join(f"{arm} {short(value)}" for arm, value in last.items())
     nets = ", ".join(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
     seeds = max(len(arm["seeds"]) for result in results for arm in result["arms"])
-    return title, f"{nets}: means over {seeds} seeds, bands from the least to the most, last epoch at the right"
+    several = "; figures are means of these nets" if "," in nets else ""
+    return (
+        title,
+        f"{nets}: means over {seeds} seeds, bands from the least to the most, last epoch at the right{several}",
+    )
 
 
 def fill(text: str, folder: Path, base: Path) -> str:
@@ -272,6 +289,7 @@ def fill(text: str, folder: Path, base: Path) -> str:
         "results": lambda: results_table(folder, base),
         "choices": lambda: choices_table(folder, base),
         "asides": lambda: asides_table(folder, base),
+        "rounding": lambda: rounding_table(folder, base),
         "baselines": lambda: baselines_table(folder, base),
         "figure": figure,
         "few-labels": lambda: labels_table(folder, base),

@@ -1,4 +1,4 @@
-"""`meannet bench --images`: updates of the image nets (G, H), ours beside the same net in plain eager PyTorch.
+"""`meannet bench --images`: updates of the CIFAR-10 nets (G), ours beside the same net in plain eager PyTorch.
 
 Images are random bytes, all on the device: this measures updates, neither disks nor decoding.
 """
@@ -15,12 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from meannet import images
+from meannet.bench.comparison import spread
 from meannet.nn import convnets
 from meannet.nn.convfleet import ConvFleet, conv_fleet
 from meannet.nn.convnets import ConvNet
-from meannet.views import ten_views
 
 BATCH = 128
+NETS: dict[str, Callable[[int], ConvNet]] = {
+    "G without dropout": lambda seed: convnets.cifar10(dropout=False, seed=seed),
+    "G with dropout": lambda seed: convnets.cifar10(dropout=True, seed=seed),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +34,12 @@ class Size:
     updates: int
     repeats: int
     nets: tuple[int, ...]  # side by side
-    imagenet: bool
 
 
 def size_for(where: torch.device) -> Size:
     if where.type == "cuda":
-        return Size(updates=80, repeats=7, nets=(1, 5), imagenet=True)
-    return Size(updates=2, repeats=3, nets=(1,), imagenet=False)
+        return Size(updates=80, repeats=7, nets=(1, 5))
+    return Size(updates=2, repeats=3, nets=(1,))
 
 
 @dataclass
@@ -53,7 +56,7 @@ def measure(where: torch.device, say: Callable[[str], None], size: Size | None =
     """A row for each participant, all timed in turns; those that fail are told and left out."""
     size = size or size_for(where)
     taking_part = []
-    for name, make in _nets(size).items():
+    for name, make in NETS.items():
         for one in _participants(name, make, where, size):
             say(f"preparing {one.who} {one.path}, {one.net}, {one.nets} net{'s' * (one.nets > 1)}")
             one.run()
@@ -65,54 +68,24 @@ def measure(where: torch.device, say: Callable[[str], None], size: Size | None =
     return [_row(one, seconds[k]) for k, one in enumerate(taking_part)]
 
 
-def latency(where: torch.device, repeats: int = 20) -> dict[str, float]:
-    """Milliseconds from one 256 x 256 image to the average of ten views, ImageNet net with dropout; median, spread."""
-    net = convnets.imagenet(dropout=True).to(where).eval()
-    image = torch.randint(256, (1, 3, 256, 256), dtype=torch.uint8, device=where)
-
-    @torch.no_grad()
-    def predict() -> Tensor:
-        views = ten_views(image.float().sub(118).div(64)).flatten(0, 1)
-        return net(views.contiguous(memory_format=torch.channels_last)).softmax(-1).mean(0)
-
-    predict()
-    return median_spread([1000 * timed(predict, where) for _ in range(repeats)])
-
-
-def _nets(size: Size) -> dict[str, Callable[[int], ConvNet]]:
-    nets: dict[str, Callable[[int], ConvNet]] = {
-        "G without dropout": lambda seed: convnets.cifar10(dropout=False, seed=seed),
-        "G with dropout": lambda seed: convnets.cifar10(dropout=True, seed=seed),
-    }
-    if size.imagenet:
-        nets["H without dropout"] = lambda seed: convnets.imagenet(dropout=False, seed=seed)
-        nets["H with dropout"] = lambda seed: convnets.imagenet(dropout=True, seed=seed)
-    return nets
-
-
 def _participants(name: str, make: Callable[[int], ConvNet], where: torch.device, size: Size) -> list[Participant]:
     from meannet.fast.images import Captured
 
     one = make(0)
-    updates = size.updates if one.shape == convnets.CIFAR10 else max(1, size.updates // 8)
     generator = torch.Generator().manual_seed(0)
-    cases = updates * BATCH
+    cases = size.updates * BATCH
     inputs = torch.randint(256, (cases, *one.shape), generator=generator, dtype=torch.uint8).to(where)
     targets = torch.randint(_outputs(one), (cases,), generator=generator).to(where)
-    found = [Participant("torch-eager", name, 1, "", updates, eager(one, inputs, targets, where))]
+    found = [Participant("torch-eager", name, 1, "", size.updates, eager(one, inputs, targets, where))]
     if where.type == "cuda":
-        ways = [(nets, True) for nets in (size.nets if one.shape == convnets.CIFAR10 else (1,))] + [(1, False)]
-        for nets, compiled in ways:
+        for nets, compiled in [*((nets, True) for nets in size.nets), (1, False)]:
             fleet = _fleet(make, nets, where)
             engine = Captured(fleet, inputs, targets, BATCH, [math.inf] * nets, compiled=compiled)
-            found.append(
-                Participant(
-                    "meannet", name, nets, "fast" if compiled else "fast, not compiled", updates, _epochs(engine)
-                )
-            )
+            path = "fast" if compiled else "fast, not compiled"
+            found.append(Participant("meannet", name, nets, path, size.updates, _epochs(engine)))
     fleet = _fleet(make, 1, where)
     plain = images.Plain(fleet, inputs, targets, BATCH, [math.inf])
-    return [*found, Participant("meannet", name, 1, "plain", updates, _epochs(plain))]
+    return [*found, Participant("meannet", name, 1, "plain", size.updates, _epochs(plain))]
 
 
 def _fleet(make: Callable[[int], ConvNet], nets: int, where: torch.device) -> ConvFleet:
@@ -205,5 +178,4 @@ def _row(one: Participant, seconds: list[float]) -> dict[str, Any]:
 
 def median_spread(values: list[float]) -> dict[str, float]:
     """Median and interquartile range."""
-    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-    return {"median": round(middle, 3), "spread": round(high - low, 3)}
+    return {"median": round(statistics.median(values), 3), "spread": round(spread(values), 3)}

@@ -1,15 +1,17 @@
-"""What pages say of `meannet bench`, of its --pretrain and of its --speech, whose --json is kept under results/."""
+"""What pages say of `meannet bench`, of its --pretrain, --speech and --images, whose --json is kept under results/."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from meannet.bench.scale import NONE_YET
 from meannet.kept import files, link, markdown_table
 
 BENCH, EAGER = "bench", "torch-eager"
-PRETRAIN, SPEECH = "pretrain", "speech"
-FOLDERS = BENCH, PRETRAIN, SPEECH  # of results/
+PRETRAIN, SPEECH, IMAGES = "pretrain", "speech", "images"
+FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES  # of results/
+CIFAR10 = 100, 50_000  # epochs and images of a run of G
 
 
 def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
@@ -18,6 +20,7 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
         "speed": lambda: speed_table(folder, base),
         "pretrain-speed": lambda: pretrain_table(folder, base),
         "speech-speed": lambda: speech_table(folder, base),
+        "images-speed": lambda: images_table(folder, base),
     }
 
 
@@ -29,9 +32,10 @@ def speed_table(folder: Path, base: Path) -> str:
         eager = {row["units"]: row["updates_per_s"] for row in document["rows"] if row["who"] == EAGER}
         rows = [
             (
-                " ".join(filter(None, (row["who"], row["path"], row.get("note") and f"({row['note']})"))),
+                _who(row),
                 row["units"],
-                f"{row['updates_per_s']:.1f} ± {row['spread']:.1f}",
+                f"{row['updates_per_s']:,.1f} ± {row['spread']:,.1f}",
+                f"{1e6 / row['updates_per_s']:,.0f}",
                 f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
             )
             for row in document["rows"]
@@ -42,7 +46,41 @@ def speed_table(folder: Path, base: Path) -> str:
             f"on {document['device']}, {document['date']}. "
             f"Medians ± interquartile range of {one['repeats']} repeats, everyone in turn."
         )
-        parts += [markdown_table(("who", "units", "updates/s", "times torch-eager"), rows, right=(2, 3)), said]
+        heads = ("who", "units", "updates/s", "µs each", "times torch-eager")
+        parts += [markdown_table(heads, rows, right=(2, 3, 4)), said]
+    return "\n\n".join(parts) or NONE_YET
+
+
+def _who(row: dict[str, Any]) -> str:
+    """A participant, how it went about it, and how many nets it trained side by side, all of whose updates count."""
+    nets = f", {row['nets']} nets at once" if row["nets"] > 1 else ""
+    note = f" ({row['note']})" if row.get("note") else ""
+    return " ".join(filter(None, (row["who"], row["path"]))) + nets + note
+
+
+def images_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --images --json` found, each file of results/images a table."""
+    parts, (epochs, images) = [], CIFAR10
+    for path in files(IMAGES, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            (
+                _who(row),
+                row["net"],
+                f"{row['updates_per_s']:,.0f} ± {row['spread']:,.0f}",
+                f"{row['images_per_s']:,.0f}",
+                f"{epochs * images / row['images_per_s']:,.1f}",
+            )
+            for row in found["rows"]
+            if row["net"].startswith("G ")  # the kept file has nets of H too, of which `bench --imagenet` tells more
+        ]
+        heads = ("who", "net", "updates/s", "images/s", f"s for {epochs} epochs of {images:,} images")
+        parts.append(markdown_table(heads, rows, right=(2, 3, 4)))
+        one, where = found["rows"][0], f"[{path.stem}]({link(path, base)})"
+        parts.append(
+            f"{where}: mini-batches of {one['batch']}, on {found['device']}, {found['date']}; "
+            f"medians ± interquartile range of {one['repeats']} repeats, everyone in turn, images on the device."
+        )
     return "\n\n".join(parts) or NONE_YET
 
 

@@ -66,7 +66,8 @@ class Captured:
         self.fleet, self.batch, self.cases = fleet, min(batch, len(inputs)), len(inputs)
         device, nets = fleet.device, len(fleet.seeds)
         self.dtype = PRECISIONS[precision]
-        self.precision = f"{precision} products, float32 weights"
+        velocities = ", float16 velocities" if self.dtype is torch.bfloat16 else ""
+        self.precision = f"{precision} products, float32 weights{velocities}"
         self.dot = "tf32" if precision == "tf32" else "ieee"
         self.cut = isinstance(inputs, Windows)
         self.starts = inputs.starts if isinstance(inputs, Windows) else fleet.seeds  # or not read
