@@ -226,6 +226,22 @@ def test_a_step_of_split_weights_is_the_step_of_whole_ones():
     torch.testing.assert_close(split_velocities, velocities, rtol=2**-11, atol=1e-9)
 
 
+def test_a_velocity_too_large_for_float16_is_the_largest_there_is_and_the_weight_gets_all_of_it():
+    velocity = torch.tensor([[60000.0, -60000.0, 3.0]], device=DEVICE).repeat(16, 1)[None].half()
+    high, rest = torch.zeros(1, 16, 3, dtype=torch.bfloat16, device=DEVICE), torch.zeros_like(velocity).short()
+    delta, below = (torch.zeros(1, 4, n, dtype=torch.bfloat16, device=DEVICE) for n in (16, 3))
+    bias, one = torch.zeros(1, 16, device=DEVICE), torch.ones(1, device=DEVICE)
+    kernels.gradient_step[(1, 1, 1)](
+        delta, below, high, rest, velocity, one, bias, bias, bias, bias.clone(), one, one * 2,
+        torch.zeros(1, 16, dtype=torch.int32, device=DEVICE), 4, 16, 3, 16, 16,
+        BOUND=False, SPLIT=True, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=16,
+    )  # fmt: skip
+    weight = torch.empty(1, 16, 3, device=DEVICE)
+    cuda.join_(weight, high, rest)
+    assert velocity[0, 0].tolist() == [65504.0, -65504.0, 6.0]
+    assert weight[0, 0].tolist() == [120000.0, -120000.0, 6.0]
+
+
 @pytest.mark.parametrize("step", [1e-30, 1e-4, 0.05, 1.0, 10.0, 3e5])
 def test_velocities_in_float16_hold_what_a_hundred_gradients_of_any_step_add_up_to(step):
     power = cuda._power(step)

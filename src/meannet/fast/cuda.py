@@ -41,7 +41,7 @@ OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 LANES = 3
 
 # Velocities in float16 are multiples of the step, up to 2^HEADROOM of it: what a hundred gradients of 1 add up to.
-HEADROOM = 8
+HEADROOM, MOST_HALF = 8, torch.finfo(torch.float16).max
 
 PRECISIONS = {"bfloat16": torch.bfloat16, "tf32": torch.float32, "float32": torch.float32}
 
@@ -140,7 +140,7 @@ class Captured:
             for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
                 split_(weight, high, rest)
             for whole, half in zip(fleet.weight_velocities, self.velocities, strict=True):
-                half.copy_(whole * self.powers[:, None, None])
+                half.copy_((whole * self.powers[:, None, None]).clamp_(-MOST_HALF, MOST_HALF))
         for figures in (*self.squares, self.active, self.moved):
             figures.zero_()
         for piece in self.pieces:

@@ -317,7 +317,8 @@ def gradient_step(
     v = momentum * v - step * gradient
     w += v
     if SPLIT:
-        tl.store(velocity + place, (v * power).to(tl.float16), mask=inside)
+        kept = tl.minimum(tl.maximum(v * power, -65504.0), 65504.0)  # of float16: no net comes back from infinity
+        tl.store(velocity + place, kept.to(tl.float16), mask=inside)
         bits = w.to(tl.int32, bitcast=True)
         high = (bits + 0x8000) & -0x10000
         tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
