@@ -183,10 +183,7 @@ def _check_values(path: Path, found: np.ndarray, wanted: Wanted) -> None:
 
 def _picture(path: Path, size: tuple[int, int], channels: int) -> np.ndarray:
     """Grey values from 0, black, to 1; or those of red, green and blue, (3, rows, columns)."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise ValueError("reading pictures needs Pillow: pip install 'meannet[vision]'") from None
+    Image = pictures.pillow()
     # Whatever reads a format raises its own on broken files; pictures that are huge draw a warning.
     broken = (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError)
     try:
