@@ -61,7 +61,7 @@ def main(data="digits", labels=None, seeds=3, epochs=None, device="auto", out=No
         facts |= {"commit": machine.commit(), "versions": machine.versions(), "seconds": round(time.time() - began)}
         print(json.dumps(facts | {"data": data, "pictures": len(pictures), "seeds": seeds, "rows": rows}, indent=1))
     if out:
-        draw(rows, out)
+        draw(rows, out, data)
     return rows
 
 
@@ -73,7 +73,7 @@ def balanced(right, count, seed):
     return np.array(turns[:count])
 
 
-def draw(rows, out):
+def draw(rows, out, data):
     """Errors in per cent against labels, both axes by factors; a dot for every seed."""
     from matplotlib.figure import Figure
 
@@ -86,7 +86,7 @@ def draw(rows, out):
         axes.plot(counts, share.mean(1), color=colour, linewidth=2.2)
         said = {"textcoords": "offset points", "color": colour, "annotation_clip": False}
         axes.annotate(f"{name} {share[-1].mean():.1f} %", (counts[-1], share[-1].mean()), (8, -4), **said)
-    axes.set(xscale="log", yscale="log", xlabel="labels")
+    axes.set(xscale="log", yscale="log", xlabel="labels", ylabel="test errors")
     axes.margins(y=0.15)
     low, high = axes.get_ylim()
     ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 30, 50) if low < tick < high]
@@ -97,7 +97,7 @@ def draw(rows, out):
     axes.spines[["top", "right"]].set_visible(False)
     few, (scratch, tuned) = counts[0], (100 * np.mean(e) / rows[0]["n_test"] for e in rows[0]["errors"].values())
     axes.set_title(
-        f"Pretraining on all pictures takes test errors with {few} labels from {scratch:.0f} to {tuned:.0f} %"
+        f"{data}: pretraining on all pictures takes errors with {few} labels from {scratch:.0f} to {tuned:.0f} %"
     )
     figure.savefig(out)
 

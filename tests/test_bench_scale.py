@@ -79,7 +79,7 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
         (tmp_path / "scale" / f"{name}.json").write_text(json.dumps(document))
     text = (PROJECT / "docs" / "scale.md").read_text(encoding="utf-8")
     page = kept.fill(text, tmp_path, PROJECT / "docs")
-    assert scale.NONE_YET not in page and page.count("All rows but the first are predictions") == 2
+    assert scale.NONE_YET not in page and page.count("All rows are predictions") == 2
     assert "| meannet fast | H with dropout | 128 | 10.00 ± 0.10 | 12,800 |" in page
     assert "take 2.5 hours" in page and "Ten views of one picture, captured: 0.80 ± 0.05 ms" in page
     assert "| 16 | 16,000 ± 20 |" in page and "150 ± 3 pictures a second and core" in page

@@ -137,7 +137,7 @@ def test_what_the_pages_say_of_recipes_and_data_is_so():
     assert (len(demonstration.arms), len(demonstration.seeds)) == (3, 10)
     assert f"three arms, ten seeds; {demonstration.time}" in words(README)
     held_out = (
-        f"{mnist.N_HELD_OUT:,} of MNIST's, {cifar10.N_HELD_OUT:,} of CIFAR-10's and {digits.N_HELD_OUT} of the digits"
+        f"{mnist.N_HELD_OUT:,} of MNIST's, {cifar10.N_HELD_OUT:,} of CIFAR-10's, {digits.N_HELD_OUT} of the digits"
     )
     assert held_out in words(MAP)
 

@@ -88,7 +88,7 @@ def test_the_picture_is_up_to_date_with_the_kept_results():
     assert picture.exists() == bool(results), "run `make kept`"
     if results:
         texts = set(xml.fromstring(picture.read_text(encoding="utf-8")).itertext())
-        labels = {f"{name} {kept.short(value)}" for name, value in kept.ends(results).items()}
+        labels = {f"{name} {kept._range(values)}" for name, values in kept.ends(results).items()}
         assert labels | set(kept.picture_words(results)) <= texts, "run `make kept`"
 
 

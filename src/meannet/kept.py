@@ -227,11 +227,14 @@ def picture(results: Sequence[Result]) -> str:
             colour, curve = arm_colour(names, arm["name"]), arm["curve"]
             axes.fill_between(curve["epochs"], curve["least"], curve["most"], color=colour, alpha=0.18, linewidth=0)
             axes.plot(curve["epochs"], curve["mean"], color=colour, linewidth=2.2)
-        endings = [Ending(name, short(value), value, arm_colour(names, name)) for name, value in last.items()]
+        endings = [
+            Ending(name, _range(values), statistics.fmean(values), arm_colour(names, name))
+            for name, values in last.items()
+        ]
         for value in published:
             axes.axhline(value, color=INK, linewidth=1.2, dashes=(5, 4))
             endings.append(Ending("best published", short(value), value, INK))
-        levels = [*last.values(), *published]
+        levels = [*map(statistics.fmean, last.values()), *published]
         # A logistic net's slow start at 90 % would flatten all that matters.
         limits = 0.5 * min(levels), 1.6 * max(levels)
         frame(axes, f"test errors of {count(results[0]['data']['n_test'])}", "epoch", limits, endings, whole=True)
@@ -255,21 +258,18 @@ def _scattered(arm: dict[str, Any]) -> bool:
 def picture_words(results: Sequence[Result]) -> tuple[str, str]:
     """The picture's title, which is its finding, and what its lines and bands are."""
     last = ends(results)
-    best = min(last, key=lambda arm: last[arm])
+    best = min(last, key=lambda arm: statistics.fmean(last[arm]))
     name = TITLES.get(results[0]["data"]["name"], results[0]["data"]["name"])
     judged = [pair for result in results for pair in result["comparisons"] if pair["arm"] == best]
     if judged and all(pair["beyond_spread"] and pair["difference"] < 0 for pair in judged):
         over = judged[0]["over"]
-        title = f"Omitting units takes test errors on {name} from {short(last[over])} to {short(last[best])}"
+        title = f"Omitting units takes test errors on {name} from {_range(last[over])} to {_range(last[best])}"
     else:
-        title = f"Test errors on {name}: " + ", ".join(f"{arm} {short(value)}" for arm, value in last.items())
+        title = f"Test errors on {name}: " + ", ".join(f"{arm} {_range(values)}" for arm, values in last.items())
     nets = ", ".join(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
     seeds = max(len(arm["seeds"]) for result in results for arm in result["arms"])
-    several = "; figures are means of these nets" if "," in nets else ""
-    return (
-        title,
-        f"{nets}: means over {seeds} seeds, bands from the least to the most, last epoch at the right{several}",
-    )
+    lines = "a line each, mean" if "," in nets else "mean"
+    return title, f"{nets}: {lines} of {seeds} seeds; bands: least to most"
 
 
 def fill(text: str, folder: Path, base: Path) -> str:
@@ -353,12 +353,17 @@ def _kept(folder: Path, *, held_out: bool) -> Iterator[tuple[Path, Result]]:
                 yield path, result
 
 
-def ends(results: Sequence[Result]) -> dict[str, float]:
-    """Errors after the last epoch by arm, averaged over seeds and then over nets."""
+def ends(results: Sequence[Result]) -> dict[str, list[float]]:
+    """Errors after the last epoch by arm, averaged over seeds: one figure a net."""
     found: dict[str, list[float]] = {}
     for arm in (arm for result in results for arm in result["arms"] if arm["mean"] is not None):
         found.setdefault(arm["name"], []).append(arm["mean"])
-    return {name: statistics.fmean(values) for name, values in found.items()}
+    return found
+
+
+def _range(values: Sequence[float]) -> str:
+    """One figure, or the least and the most of several."""
+    return "–".join(dict.fromkeys((short(min(values)), short(max(values)))))
 
 
 def _card(drawn: str, width: int, height: int, title: str, caption: str) -> str:

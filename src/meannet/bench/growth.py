@@ -143,7 +143,7 @@ def picture(found: list[Point], machine: str) -> str:
             axes.plot([p.value for p in chosen], [p.milliseconds for p in chosen], "o-", color=ARMS[1])
             axes.set_xticks([p.value for p in chosen], minor=False)
             axes.tick_params(axis="x", rotation=45)
-        axes = panel(3, "MiB at most", "MiB of parts")
+        axes = panel(3, "MiB measured, at most", "MiB counted: weights, cases, …")
         axes.plot([p.parts for p in found], [p.peak for p in found], "o", color=ARMS[1])
         ends = [min(p.parts for p in found), max(p.parts for p in found)]
         axes.plot(ends, ends, color=SOFT, linewidth=1)

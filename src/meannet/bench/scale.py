@@ -217,7 +217,11 @@ def _predictions(cost: Cost, *, shared: bool) -> str:
             )
         )
     heads = ("GPUs", "pictures each", "exchange, ms", "pictures/s", "efficiency", "hours for 90 epochs", "limited by")
-    said = "All rows but the first are predictions; of two figures, the first has the exchange in full."
+    said = (
+        "All rows are predictions: GPU and loader were measured on different machines. Efficiency is relative to the "
+        "first row. Of two figures, the first has the exchange in full. Several ranks do not capture their updates in "
+        "a graph, as the measured one does, so theirs may take longer."
+    )
     return f"{markdown_table(heads, rows, right=range(6))}\n\n{said}"
 
 

@@ -74,7 +74,7 @@ def images_table(folder: Path, base: Path) -> str:
             for row in found["rows"]
             if row["net"].startswith("G ")  # the kept file has nets of H too, of which `bench --imagenet` tells more
         ]
-        heads = ("who", "net", "updates/s", "images/s", f"s for {epochs} epochs of {images:,} images")
+        heads = ("who", "net", "updates/s", "images/s", f"s a net for {epochs} epochs of {images:,} images")
         parts.append(markdown_table(heads, rows, right=(2, 3, 4)))
         one, where = found["rows"][0], f"[{path.stem}]({link(path, base)})"
         parts.append(

@@ -34,7 +34,7 @@ def words(document: dict[str, Any]) -> tuple[str, str]:
     else:
         title = f"Mean ranks on {sets} small tables: {', '.join(f'{one.name} {one.rank:.2f}' for one in found[:3])}"
     splits = f"{document['folds']} folds, {document['repeats']} times"
-    return title, f"ranks of test errors, 1 is best, {splits}; a bar joins arms that chance could set apart as far"
+    return title, f"ranks of test errors, 1 is best, {splits}; arms under one bar differ by no more than chance would"
 
 
 def ranks_link(document: dict[str, Any]) -> str:

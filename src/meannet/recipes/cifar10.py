@@ -305,6 +305,7 @@ def _aside(full: Experiment, section: str) -> Experiment:
         paper=section,
         data=Data(name="cifar10", held_out=True),
         optim=full.optim.compressed(50),
+        time="half a minute to two minutes on one H200",
         record_every=1,
         seeds=(0, 1, 2),
         claims=(),

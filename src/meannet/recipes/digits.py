@@ -62,7 +62,7 @@ def choose() -> Experiment:
         full,
         recipe="digits.choose",
         about="How the settings of the demonstration were chosen: errors on 497 held-out cases.",
-        time="about 4 minutes on two CPU cores",
+        time="8 minutes on two CPU cores",
         data=Data(name="digits", held_out=True),
         arms=arms,
         samples=0,

@@ -42,7 +42,7 @@ SOURCES = (
     Source(path="optim.cuts", section="F.7: twice, shortly before the end; when exactly is ours"),
     Source(path="optim.momentum_start", section="F.6", paper="0.9"),
     Source(path="optim.momentum_end", section="F.6", paper="0.9"),
-    Source(path="optim.limit", section="not stated for ImageNet"),
+    Source(path="optim.limit", section="the body has a bound on all layers and gives no value; none"),
 )
 
 

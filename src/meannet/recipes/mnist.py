@@ -56,7 +56,7 @@ def a1() -> Experiment:
         record_every=10,
         samples=20,
         sources=SOURCES + BACKPROP_SOURCES,
-        time="about 45 minutes on one H200",
+        time="some 40 minutes on one H200 (estimated from two of the nets)",
         next="meannet eval RUN --samples 100",
     )
 
@@ -157,7 +157,7 @@ def rounding() -> Experiment:
         net=replace(full.net, hidden=full.net.hidden[1:2]),
         optim=full.optim.compressed(300),
         seeds=full.seeds,
-        time="about 1 minute on one H200; with --precision float32 several",
+        time="40 s on one H200; with --precision float32 minutes (estimated)",
     )
 
 
@@ -181,7 +181,7 @@ def choose_quick() -> Experiment:
         for arm in full.arms
         for rate in ((0.3, 0.5, 1.0) if arm.name == "backprop" else (1.0, 2.0, 3.0))
     )
-    return replace(on_held_out(full, arms), recipe="mnist.choose_quick", time="about 8 minutes on two CPU cores")
+    return replace(on_held_out(full, arms), recipe="mnist.choose_quick", time="27 minutes on two CPU cores")
 
 
 def choose_bias() -> Experiment:

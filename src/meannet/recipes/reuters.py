@@ -118,6 +118,7 @@ def r21578() -> Experiment:
         paper="C, on other documents",
         about="Both nets of Fig. 7 on the documents of Reuters-21578 that have one topic, divided as published.",
         data=Data(name="reuters21578", selection=Selection(split="published", words_of="train", fewest=5, largest=1.0)),
+        time="1 minute on one H200",
         sources=tuple(replace(s, section=other.get(s.path, s.section)) for s in part.sources),
     )
 

@@ -209,14 +209,14 @@ def sample_wide() -> Experiment:
         seeds=tuple(range(8)),
         record_every=2,
         sources=_but(SOURCES, SHORT | dict.fromkeys(("optim.lr", "arms.backprop.lr"), "as in timit.sample")),
-        time="minutes on one H200 (estimated)",
+        time="3 minutes on one H200",
     )
 
 
 def choose() -> Experiment:
     """Learning rates of every arm for the sample, judged on speakers who are held out of learning in each turn."""
     tried: dict[str, Sequence[float]] = {"backprop": (0.3, 1.0, 3.0, 10.0), "dropout": (1.0, 3.0, 10.0, 30.0)}
-    return _choose(sample(), "timit.choose", tried, "some 30 minutes on two CPU cores (estimated)")
+    return _choose(sample(), "timit.choose", tried, "under a minute on one H200")
 
 
 def rates() -> Experiment:
@@ -233,7 +233,7 @@ def rates() -> Experiment:
         data=replace(small.data, speech=Speech(frames=15, folds=4, decode=False)),
         arms=arms,
         sources=(),
-        time="some 15 minutes on two CPU cores (estimated)",
+        time="under a minute on one H200",
         next="",
     )
 
@@ -265,7 +265,7 @@ def size() -> Experiment:
         pretrain=replace(PRETRAIN, epochs=(1,), softmax_epochs=1, gibbs=1),
         quick_epochs=1,
         sources=(),
-        time="minutes on one H200 (estimated)",
+        time="1 minute on one H200",
     )
 
 

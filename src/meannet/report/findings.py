@@ -119,7 +119,7 @@ def all_sampled(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
         return f"The mean network makes {short(target)} errors in one pass, {most} averaged {short(mean)}"
     wins = sum(target <= mean for target, mean in ends)
     does = "falls short of" if wins == 0 else "matches or beats"
-    where = "" if wins in (0, len(ends)) else f" in {wins} of {len(ends)} cases"
+    where = "" if wins in (0, len(ends)) else f" for {wins} of {len(ends)} arms"
     return f"The mean network, in one pass, {does} {most} averaged{where}"
 
 
@@ -151,7 +151,8 @@ def _omitting_or_not(run: Run, values: Mapping[str, float], form: Callable[[floa
     omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
     omit, keep = ([arm for arm in values if (arm in omitting) == omits] for omits in (True, False))
     written = {arm: f"{form(value)} for {arm}" for arm, value in values.items()}
-    if omit and keep and min(values[arm] for arm in omit) > max(values[arm] for arm in keep):
+    least, most = (min(omit, key=values.__getitem__), max(keep, key=values.__getitem__)) if omit and keep else ("", "")
+    if least and values[least] > values[most] and form(values[least]) != form(values[most]):
         return True, ", against ".join(" and ".join(written[arm] for arm in arms) for arms in (omit, keep))
     return False, ", ".join(written.values())
 
