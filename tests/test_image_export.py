@@ -91,6 +91,17 @@ def test_exports_agree_with_onnx_runtime_torch_export_and_the_program_beside_the
     np.testing.assert_allclose([[float(v) for v in line.split(",")[1:]] for line in lines], wanted, atol=1e-5)
 
 
+def test_a_net_of_grey_pictures_gives_what_the_run_gave(tmp_path):
+    """Grey pixels are learned from as numbers up to 1, where those in colour are bytes."""
+    toy = small("cifar10.quick", epochs=1, samples=0)
+    folder, digits = tmp_path / "run", data.load(toy.data, say=print)
+    experiments.run(toy, folder)
+    fleet, _, _ = fleets.load_fleet(toy, RunFolder.open(folder), toy.net.hidden[0], digits, torch.device("cpu"))
+    inputs = digits.test.inputs[:20]
+    found = open_trained(folder, Choice(arm=toy.arms[0].name, seed="0"))
+    np.testing.assert_allclose(found.network(inputs.double()), expected(fleet, inputs, [0]), rtol=1e-4, atol=1e-6)
+
+
 def test_pictures_are_predicted_in_colour(run, tmp_path, capsys):
     folder, toy, fleet, dataset = run
     inputs, wanted = dataset.test.inputs[:3], expected(fleet, dataset.test.inputs[:3], [4])

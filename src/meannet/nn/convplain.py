@@ -11,7 +11,7 @@ from meannet.nn.conv import LocallyConnected2d, RandomGroupConv2d, Subsampled, T
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet, Layer
 
-WHITE = 255.0  # of the bytes that image nets learn from
+WHITE = {1: 1.0, 3: 255.0}  # by channels: grey images are learned from as numbers up to 1, colour ones as bytes
 
 
 def mean_module(fleet: ConvFleet, largest: float) -> tuple[nn.Module, dict[str, Any]]:
@@ -34,7 +34,7 @@ def mean_module(fleet: ConvFleet, largest: float) -> tuple[nn.Module, dict[str, 
         "views": views,
         "layers": written[0].parts,
     }
-    unit = largest / WHITE
+    unit = largest / WHITE[nets[0].shape[0]]
     for one in written:
         one.state["0.mean"] = mean.double().flatten() * unit
         one.state["0.scale"] = torch.full((inputs,), unit / scale, dtype=torch.float64)
