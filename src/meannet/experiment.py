@@ -56,7 +56,7 @@ class Options:
     stop: Callable[[], bool] = lambda: False
 
 
-def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
+def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:
     """Train every architecture, arm and seed of a new experiment into `folder`; returns what result.json holds."""
     options = replace(options, save_minutes=options.save_minutes or SAVE_MINUTES)
     if experiment.patches is not None:
@@ -73,7 +73,7 @@ def run(experiment: Experiment, folder: str | Path, options: Options = Options()
         raise
 
 
-def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:  # noqa: B008, frozen
+def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:
     """Go on where a run stopped, bit-identically on the CPU; a finished run is left alone."""
     opened = RunFolder.open(Path(folder))
     if opened.result.exists():

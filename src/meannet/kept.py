@@ -28,7 +28,7 @@ LABELS = "few_labels"  # results/few_labels is of examples/few_labels.py
 TABLES, RANKS = "tables", "ranks.svg"  # results/tables is of no recipe: `meannet bench --tables` made it
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 NONE_YET = "not yet"
-ASIDES = tuple(f"cifar10.{name}" for name in ("aside", "pools", "saturating", "conv_dropout", "dense_top"))
+ASIDES = tuple(f"cifar10.{name}" for name in ("aside", "pools", "saturating", "conv_dropout", "dense_top", "no_top"))
 ROUNDING = "mnist.rounding"
 TRAINED = 0.25  # the training error that units are timed to (F.3)
 

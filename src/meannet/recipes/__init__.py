@@ -58,6 +58,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "cifar10.saturating": cifar10.saturating,
     "cifar10.conv_dropout": cifar10.conv_dropout,
     "cifar10.dense_top": cifar10.dense_top,
+    "cifar10.no_top": cifar10.no_top,
     "imagenet.h_backprop": imagenet.h_backprop,
     "imagenet.h_dropout": imagenet.h_dropout,
 }
