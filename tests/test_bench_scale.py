@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from meannet import cli, kept
+from meannet import cli
 from meannet.bench import imagenet, loader, ranks, scale
+from meannet.kept import pages
 
 PROJECT = Path(__file__).resolve().parents[1]
 MADE = {"date": "2026-01-01", "device": "a machine", "commit": "abc", "versions": {"torch": "2.11"}}
@@ -78,7 +79,7 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
         (tmp_path / "scale").mkdir(exist_ok=True)
         (tmp_path / "scale" / f"{name}.json").write_text(json.dumps(document))
     text = (PROJECT / "docs" / "scale.md").read_text(encoding="utf-8")
-    page = kept.fill(text, tmp_path, PROJECT / "docs")
+    page = pages.fill(text, tmp_path, PROJECT / "docs")
     assert scale.NONE_YET not in page and page.count("All rows are predictions") == 2
     assert "| meannet fast | H with dropout | 128 | 10.00 ± 0.10 | 12,800 |" in page
     assert "take 2.5 hours" in page and "Ten views of one picture, captured: 0.80 ± 0.05 ms" in page
@@ -94,7 +95,7 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
     assert "10.00 ms for 128 pictures (measured)" in single["model"]() and "was not measured" in single["model"]()
     off = RANKS | {"rows": [*RANKS["rows"][:3], ranks_row(8, 50, 16, 100)]}
     assert "The model is not within 20 %" in scale.blocks({"ranks": off})["rank-check"]()
-    assert kept.fill(page, tmp_path / "empty", PROJECT / "docs").count(scale.NONE_YET) == 5
+    assert pages.fill(page, tmp_path / "empty", PROJECT / "docs").count(scale.NONE_YET) == 5
 
 
 def test_bench_imagenet_has_a_row_for_everyone_and_stops_when_its_time_is_over(capsys):

@@ -20,6 +20,7 @@ from meannet.bench.keel import Table
 from meannet.bench.standing import Standing
 from meannet.bench.tables import Arm
 from meannet.data import DataError
+from meannet.kept import pages
 
 
 def rows(count, columns=2, cell="1.5"):
@@ -75,7 +76,7 @@ def test_the_real_sets_are_those_that_results_are_kept_for():
     except DataError:
         pytest.skip("the KEEL sets are not in the data folder")
     assert len(found) >= 20 and not {t.name for t in found} & {t.name for t in keel.chosen_on()}
-    document = kept.tables(kept.FOLDER, "cpu")
+    document = pages.ranked(kept.FOLDER, "cpu")
     assert document is None or [s["name"] for s in document["sets"]] == [t.name for t in found]
 
 
@@ -159,7 +160,7 @@ def test_the_page_and_its_picture_say_what_the_document_does(document, tmp_path)
     page = tmp_path / "tables.md"
     names = ("ranks", "standings", "sets", "early", "defaults")
     page.write_text("".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in names))
-    assert kept.rewrite(page, tmp_path / "results") == [page, tmp_path / "ranks.svg"]
+    assert pages.rewrite(page, tmp_path / "results") == [page, tmp_path / "ranks.svg"]
     text = page.read_text()
     found = standing.standings(document, written.contestants(document))
     for one in found:

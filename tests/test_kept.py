@@ -11,6 +11,7 @@ import pytest
 
 from meannet import config, kept, recipes, run
 from meannet.bench import speeds
+from meannet.kept import pages, pictures, tables
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = """before
@@ -79,30 +80,30 @@ def keep(path, result):
 )
 def test_the_pages_are_up_to_date_with_the_kept_results(page):
     text = (PROJECT / page).read_text(encoding="utf-8")
-    fresh = kept.fill(text, kept.FOLDER, (PROJECT / page).parent)
+    fresh = pages.fill(text, kept.FOLDER, (PROJECT / page).parent)
     assert fresh == text, "run `make kept`"
 
 
 def test_the_picture_is_up_to_date_with_the_kept_results():
-    results, picture = kept.pictured(kept.FOLDER), PROJECT / kept.PICTURE
+    results, picture = pictures.pictured(kept.FOLDER), PROJECT / pages.PICTURE
     assert picture.exists() == bool(results), "run `make kept`"
     if results:
         texts = set(xml.fromstring(picture.read_text(encoding="utf-8")).itertext())
-        labels = {f"{name} {kept._range(values)}" for name, values in kept.ends(results).items()}
-        assert labels | set(kept.picture_words(results)) <= texts, "run `make kept`"
+        labels = {f"{name} {pictures.span_of(values)}" for name, values in pictures.ends(results).items()}
+        assert labels | set(pictures.picture_words(results)) <= texts, "run `make kept`"
 
 
 def test_the_picture_of_ranks_is_up_to_date_with_the_kept_comparison():
-    document = kept.tables(kept.FOLDER, "cpu")
+    document = pages.ranked(kept.FOLDER, "cpu")
     if document:
-        shown = xml.fromstring((PROJECT / "docs" / kept.RANKS).read_text(encoding="utf-8")).itertext()
-        assert [*shown] == [*xml.fromstring(kept.ranks_picture(document)).itertext()], "run `make kept`"
+        shown = xml.fromstring((PROJECT / "docs" / pages.RANKS).read_text(encoding="utf-8")).itertext()
+        assert [*shown] == [*xml.fromstring(pictures.ranks_picture(document)).itertext()], "run `make kept`"
 
 
 def test_the_picture_of_growth_is_up_to_date_and_nothing_is_cut_off():
-    document = json.loads((kept.FOLDER / kept.SCALE / "growth.json").read_text(encoding="utf-8"))
-    shown = (PROJECT / "benchmarks" / kept.GROWTH).read_text(encoding="utf-8")
-    assert [*xml.fromstring(shown).itertext()] == [*xml.fromstring(kept.growth_picture(document)).itertext()]
+    document = json.loads((kept.FOLDER / pages.SCALE / "growth.json").read_text(encoding="utf-8"))
+    shown = (PROJECT / "benchmarks" / pages.GROWTH).read_text(encoding="utf-8")
+    assert [*xml.fromstring(shown).itertext()] == [*xml.fromstring(pictures.growth_picture(document)).itertext()]
     inner = xml.fromstring(shown).find("{*}svg/{*}svg")
     assert inner is not None
     width, height = (float(inner.attrib[side]) for side in ("width", "height"))
@@ -115,12 +116,12 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name in (*speeds.FOLDERS, kept.SCALE, kept.LABELS):
+        if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS):
             assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
             assert result["date"]
             continue
         assert path.parent.name == result["recipe"] and result["seconds"] > 0
-        assert result["recipe"] in (*recipes.RECIPES, kept.TABLES)
+        assert result["recipe"] in (*recipes.RECIPES, pages.RANKED)
 
 
 def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):
@@ -151,10 +152,9 @@ def test_the_table_of_image_nets_says_what_a_run_takes(tmp_path):
 
 def test_the_table_of_rounding_has_a_row_a_precision(toy, tmp_path):
     for name in ("bfloat16", "tf32"):
-        keep(
-            tmp_path / kept.ROUNDING / f"{name}.json", toy | {"recipe": kept.ROUNDING, "precision": f"{name} products"}
-        )
-    rows = kept.rounding_table(tmp_path, tmp_path).splitlines()
+        rounded = toy | {"recipe": tables.ROUNDING, "precision": f"{name} products"}
+        keep(tmp_path / tables.ROUNDING / f"{name}.json", rounded)
+    rows = tables.rounding_table(tmp_path, tmp_path).splitlines()
     assert rows[0] == "| products in | backprop | dropout | dropout+input | time |" and len(rows) == 4
     assert rows[2].startswith("| [bfloat16 products](mnist.rounding/bfloat16.json) | ")
 
@@ -176,8 +176,8 @@ def test_a_run_that_compares_settings_has_a_table_of_its_own(toy, tmp_path):
     result["arms"][1]["name"] = "dropout, lr 3"
     keep(tmp_path / "digits" / "here.json", result)
     one, other, *_ = result["arms"]
-    assert kept.results_table(tmp_path, tmp_path) == "No result is kept yet."
-    rows = kept.settings_table(tmp_path, tmp_path).splitlines()
+    assert tables.results_table(tmp_path, tmp_path) == "No result is kept yet."
+    rows = tables.settings_table(tmp_path, tmp_path).splitlines()
     assert rows[0] == "| arm | [digits](digits/here.json) |"
     assert rows[3] == f"| dropout, lr 3 | {other['mean']:.1f} ± {other['sd']:.1f} |" and one["name"] in rows[2]
 
@@ -188,29 +188,29 @@ def test_asides_have_a_table_with_the_epoch_at_which_a_training_error_is_reached
         arm.update(mean=20.0, sd=1.0)
         arm["curve"]["train"] = train
     keep(tmp_path / "cifar10.pools" / "here.json", result)
-    rows = kept.asides_table(tmp_path, tmp_path).splitlines()[2:]
+    rows = tables.asides_table(tmp_path, tmp_path).splitlines()[2:]
     assert [row.rpartition(" | ")[2] for row in rows] == ["3 |", "not in 4 |", "1 |"]
     assert rows[0].startswith("| [cifar10.pools](cifar10.pools/here.json) | 64-8-10 | backprop | 20.0 ± 1.0 | 2 |")
-    assert "cifar10.pools" not in kept.choices_table(tmp_path, tmp_path)
+    assert "cifar10.pools" not in tables.choices_table(tmp_path, tmp_path)
 
 
 def test_errors_with_few_labels_are_shares_with_their_spread(tmp_path):
     rows = [{"labels": 1000, "errors": {"from scratch": [10, 30], "pretrained": [5, 5]}, "n_test": 200}]
     result = {"rows": rows, "data": "mnist", "pictures": 60000, "seeds": 2, "device": "a CPU", "date": "2026-01-02"}
     keep(tmp_path / "few_labels" / "here.json", result)
-    table, words = kept.labels_table(tmp_path, tmp_path).split("\n\n")
+    table, words = tables.labels_table(tmp_path, tmp_path).split("\n\n")
     assert table.splitlines()[2] == "| [here](few_labels/here.json) | 1,000 | 10.0 ± 7.1 % | 2.5 ± 0.0 % |"
     assert words == "here: MNIST, pretrained on all 60,000 pictures without labels, 2 seeds; a CPU, 2026-01-02."
     rows[0]["errors"] = {"from scratch": [10], "pretrained": [5]}
     keep(tmp_path / "few_labels" / "here.json", result)
-    assert "| 1,000 | 5.0 % | 2.5 % |" in kept.labels_table(tmp_path, tmp_path)
+    assert "| 1,000 | 5.0 % | 2.5 % |" in tables.labels_table(tmp_path, tmp_path)
 
 
 def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):
-    text = kept.fill(PAGE, results, results.parent)
+    text = pages.fill(PAGE, results, results.parent)
     assert text.startswith("before\n<!-- figure -->\n![") and text.endswith("<!-- /kept --> |\nafter\n")
     assert "old" not in text
-    assert kept.fill(text, results, results.parent) == text
+    assert pages.fill(text, results, results.parent) == text
     assert "<!-- kept mnist.quick -->not yet<!-- /kept -->" in text
     assert (
         "<!-- kept mnist.a1 -->[8](results/mnist.a1/8.json): backprop 300.0; dropout 200.0; dropout+input 100.0<!--"
@@ -219,7 +219,7 @@ def test_a_page_is_filled_between_its_markers_and_nowhere_else(results):
 
 
 def test_the_results_table_has_a_row_for_each_net_and_what_the_paper_has_a_figure_for_comes_first(results, toy):
-    rows = re.findall(r"^\| (.*) \|$", kept.results_table(results, results.parent), re.MULTILINE)
+    rows = re.findall(r"^\| (.*) \|$", tables.results_table(results, results.parent), re.MULTILINE)
     arms = " | ".join(f"errors, {arm}" for arm in ("backprop", "dropout", "dropout+input"))
     assert rows[0] == f"experiment | net | {arms} | of | seeds | time of the whole run"
     paper, other = ([cell.strip() for cell in row.split(" | ")] for row in rows[2:])
@@ -230,8 +230,8 @@ def test_the_results_table_has_a_row_for_each_net_and_what_the_paper_has_a_figur
 
 
 def test_held_out_errors_are_in_the_table_of_choices_only(results):
-    assert "mnist.choose" not in kept.results_table(results, results.parent)
-    rows = kept.choices_table(results, results.parent / "docs").splitlines()
+    assert "mnist.choose" not in tables.results_table(results, results.parent)
+    rows = tables.choices_table(results, results.parent / "docs").splitlines()
     link = "[mnist.choose](../results/mnist.choose/8.json)"
     assert rows[2:] == [f"| {link} | 64-8-10 | backprop | 3 | lr 3: 10.0 ± 1.0 (2) | lr 9: 20.0 ± 1.0 (2) |"]
 
@@ -242,11 +242,11 @@ def test_stopped_nets_are_counted_and_an_arm_without_nets_has_no_mean(toy, tmp_p
     result["arms"][0].update(seeds=[], errors=[], mean=None, sd=None, stopped=[stop, stop | {"seed": 0}])
     result["comparisons"] = []
     keep(tmp_path / "digits" / "one.json", result)
-    assert "| –; 2 stopped |" in kept.results_table(tmp_path, tmp_path)
+    assert "| –; 2 stopped |" in tables.results_table(tmp_path, tmp_path)
 
 
 def test_without_results_the_pages_say_so(tmp_path):
-    text = kept.fill(PAGE, tmp_path, tmp_path)
+    text = pages.fill(PAGE, tmp_path, tmp_path)
     assert all(
         words in text for words in ("No picture yet", "No result is kept yet", "No choice is kept yet", "not yet")
     )
@@ -256,7 +256,7 @@ def test_the_picture_has_the_finding_each_arm_and_the_published_line_on_a_white_
     page = tmp_path / "README.md"
     page.write_text(PAGE)
     (tmp_path / "docs").mkdir()
-    assert kept.rewrite(page, results) == [page, tmp_path / "docs" / "errors.svg"]
+    assert pages.rewrite(page, results) == [page, tmp_path / "docs" / "errors.svg"]
     svg = (tmp_path / "docs" / "errors.svg").read_text()
     drawn = xml.fromstring(svg)
     texts = set(drawn.itertext())
@@ -265,17 +265,17 @@ def test_the_picture_has_the_finding_each_arm_and_the_published_line_on_a_white_
     card = drawn.find("{http://www.w3.org/2000/svg}rect")
     assert card is not None and card.get("fill") == "#ffffff"
     assert "var(" not in svg
-    kept.rewrite(page, results)
+    pages.rewrite(page, results)
     assert (tmp_path / "docs" / "errors.svg").read_text() == svg
 
 
 def test_the_title_claims_no_gain_that_is_not_beyond_the_spread(toy):
-    assert kept.picture_words([as_fig1(toy, beyond=False)])[0].startswith("Test errors on MNIST: backprop 300, ")
-    assert kept.picture_words([as_fig1(toy, means=(90.0, 100.0, 200.0))])[0].startswith("Test errors on MNIST: ")
+    assert pictures.picture_words([as_fig1(toy, beyond=False)])[0].startswith("Test errors on MNIST: backprop 300, ")
+    assert pictures.picture_words([as_fig1(toy, means=(90.0, 100.0, 200.0))])[0].startswith("Test errors on MNIST: ")
 
 
 def test_the_command_needs_a_page(capsys):
-    assert kept.main([]) == 2
+    assert pages.main([]) == 2
     assert "usage" in capsys.readouterr().err
 
 
@@ -283,20 +283,20 @@ def test_seeds_that_differ_by_more_than_their_mean_are_named_one_by_one_and_not_
     result = as_fig1(toy, beyond=False)
     result["arms"][1].update(errors=[116, 8865], mean=4490.5, sd=6186.5)
     keep(results / "mnist.a1" / "8.json", result)
-    assert "| 116, 8,865 (paper: 130) |" in kept.results_table(results, results.parent)
-    assert {found["recipe"] for found in kept.pictured(results)} == {"digits"}
+    assert "| 116, 8,865 (paper: 130) |" in tables.results_table(results, results.parent)
+    assert {found["recipe"] for found in pictures.pictured(results)} == {"digits"}
 
 
 def test_made_up_data_is_in_no_table_of_results_and_told_by_time_and_memory(toy, tmp_path):
     made_up = toy | {"recipe": "reuters.size", "data": toy["data"] | {"made_up": True}, "peak_mib": 1234}
     keep(tmp_path / "reuters.size" / "h200.json", made_up)
-    assert kept.results_table(tmp_path, tmp_path) == "No result is kept yet."
+    assert tables.results_table(tmp_path, tmp_path) == "No result is kept yet."
     assert kept.summary("reuters.size", tmp_path).endswith(f" and 1,234 MiB on {toy['device']}; the data is made up")
 
 
 def test_baselines_are_shown_beside_their_documents(tmp_path):
     rows = [{"name": "linear SVM", "setting": "C 0.1", "errors": 1234, "n_test": 10_000}]
     keep(tmp_path / "reuters.subset" / "baselines" / "linear.json", {"recipe": "reuters.subset", "rows": rows})
-    line = kept.baselines_table(tmp_path, tmp_path).splitlines()[-1]
+    line = tables.baselines_table(tmp_path, tmp_path).splitlines()[-1]
     link = "[reuters.subset](reuters.subset/baselines/linear.json)"
     assert line == f"| {link} | linear SVM | C 0.1 | 1,234 of 10,000 | 12.34 % |"
