@@ -346,7 +346,8 @@ def test_a_reader_that_leaves_early_is_not_an_error_worth_a_word():
     assert done.stderr == "" and done.stdout.startswith("{\nrecipe")
 
 
-def test_a_run_goes_on_when_its_reader_leaves(done, tmp_path):
+def test_a_run_goes_on_when_its_reader_leaves(done, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as many as the run beside which it is set; result.json tells
     experiment = done / "run" / "experiment.json"
     for sink, why in (("| head -1; exit ${PIPESTATUS[0]}", "Broken pipe"), ("> /dev/full", "No space left on device")):
         command = f"{sys.executable} -m meannet run {experiment} --out {tmp_path / why.split()[0]} {sink}"

@@ -121,6 +121,8 @@ def test_a_wrong_setting_is_answered_with_its_path_and_the_nearest_there_is(expe
         "dropout.hidden=nan", "net.hidden=0", "net.hidden=8,-8", "net.hidden=", "net.hidden=8;8",
         "net.initial_sd=0", "net.initial_bias=nan", "seeds=", "seeds=-1", "seeds=1,1", "seeds=9223372036854775808",
         "record_every=0", "samples=-1", "arms.dropout.lr=0", "arms.dropout.limit=-3",
+        "arms.dropout.hidden_rates=1", "arms.dropout.hidden_rates=-0.1,0.5", "arms.dropout.visible_rate=1",
+        "arms.dropout.hidden_rates=0,0,0,0,0,0,0", "arms.backprop.hidden_rates=0.5", "arms.dropout.visible_rate=0.1",
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_run_is_refused_by_its_path(experiment, setting):
@@ -323,8 +325,28 @@ def test_arms_take_the_shared_values_unless_they_have_their_own(experiment):
     assert [experiment.rates(arm) for arm in (backprop, dropout, both)] == [(0.0, 0.0), (0.0, 0.5), (0.2, 0.5)]
 
 
+def test_a_rate_a_hidden_layer_holds_for_those_after_it(experiment):
+    changes = ["arms.dropout+input.visible=true", "arms.dropout+input.visible_rate=0.3", "arms.dropout.hidden_rates=0"]
+    backprop, dropout, both = override(experiment, [*changes, "arms.dropout+input.hidden_rates=0.1,0.4"]).arms
+    assert experiment.rates(backprop, 3) == (0, 0, 0, 0)
+    assert experiment.rates(dropout, 3) == (0, 0, 0, 0)
+    assert experiment.rates(both, 3) == (0.3, 0.1, 0.4, 0.4)
+    arms = dataclasses.replace(experiment, arms=(backprop, dropout, both, dataclasses.replace(both, name="second")))
+    assert arms.omitting() == {"dropout+input", "second"}
+    second = dataclasses.replace(both, visible=False, visible_rate=None, hidden_rates=(0.0, 0.5))
+    assert dataclasses.replace(experiment, arms=(second,)).omitting() == {"dropout+input"}
+
+
 @pytest.mark.parametrize(
-    "setting", ["optim.lr=1", "dropout.hidden=0.4", "net.hidden=9", "seeds=0", "arms.dropout.lr=2"]
+    "setting",
+    [
+        "optim.lr=1",
+        "dropout.hidden=0.4",
+        "net.hidden=9",
+        "seeds=0",
+        "arms.dropout.lr=2",
+        "arms.dropout.hidden_rates=0.5,0",
+    ],
 )
 def test_the_digest_changes_with_every_setting_that_decides_the_numbers(experiment, setting):
     assert override(experiment, [setting]).digest() != experiment.digest()
@@ -386,7 +408,7 @@ def test_settings_that_came_later_count_in_the_digest_only_where_they_are_used(e
     """So that runs which were saved before can be resumed."""
     names = ("data", "net", "dropout", "optim", "arms", "seeds")
     parts = to_json({name: getattr(experiment, name) for name in names})
-    later_in_arms = ("conv", "weight_decay", "top_decay")
+    later_in_arms = ("conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate")
     for part, later in [
         (parts["data"], ("cases", "selection", "speech")),
         *((arm, later_in_arms) for arm in parts["arms"]),

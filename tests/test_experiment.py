@@ -16,7 +16,8 @@ from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.config import Arm, Experiment, from_json, to_json
 from meannet.experiment import Options
-from meannet.fleets import load_fleet
+from meannet.fleets import load_fleet, trained_fleet
+from meannet.runlog import RunFolder
 
 ABSURD = Arm(name="absurd", lr=1e30, limit=math.inf)
 
@@ -286,3 +287,26 @@ def test_a_run_on_documents_writes_its_classes_and_holds_percentages_against_cou
     assert result["peak_mib"] > 0 and {arm["net"] for arm in result["arms"]} == {"30-12-8-4"}
     assert min(arm["mean"] for arm in result["arms"]) < 0.2 * 51  # 20 of 51 are in the largest class
     assert main(["eval", str(tmp_path / "run"), "--samples", "2"]) == 0
+
+
+def test_an_arm_with_rates_of_its_own_is_the_arm_that_has_them_otherwise(tmp_path):
+    """Rates of each layer and of inputs, against the shared ones that they stand in for, and against their fleet."""
+    arms = (
+        Arm(name="backprop"),
+        Arm(name="dropout+input", hidden=True, visible=True),
+        Arm(name="no rates", hidden=True, visible=True, hidden_rates=(0.0, 0.0), visible_rate=0.0),
+        Arm(name="the same rates", hidden=True, visible=True, hidden_rates=(0.5,), visible_rate=0.2),
+        Arm(name="the second layer", hidden=True, hidden_rates=(0.0, 0.5)),
+    )
+    toy = replace(small("digits", samples=0), arms=arms, seeds=(0,))
+    experiments.run(toy, tmp_path / "run")
+    folder, digits = RunFolder.open(tmp_path / "run"), data.load(toy.data, say=print)
+    fleet, _, _ = load_fleet(toy, folder, toy.net.hidden[0], digits, torch.device("cpu"))
+    assert [rate.flatten().tolist() for rate in fleet.rates] == [
+        [0, 0.2, 0, 0.2, 0], [0, 0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5, 0.5]
+    ]  # fmt: skip
+    for weight in fleet.weights:
+        assert torch.equal(weight[2], weight[0]) and torch.equal(weight[3], weight[1])
+        assert not torch.equal(weight[4], weight[0]) and not torch.equal(weight[4], weight[1])
+    trained = trained_fleet(toy, folder, toy.net.hidden[0])
+    assert all(torch.equal(one, other) for one, other in zip(trained.rates, fleet.rates, strict=True))

@@ -107,7 +107,5 @@ def restore(
 
 def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
     """Of the visible units and of each hidden layer, (nets, 1)."""
-    each = [experiment.rates(arm) for arm, _ in experiment.pairs()]
-    visible_rates, hidden_rates = zip(*each, strict=True)
-    layers = [visible_rates, *[hidden_rates] * len(hidden)]
-    return [torch.tensor(rates, dtype=torch.float64)[:, None] for rates in layers]
+    each = torch.tensor([experiment.rates(arm, len(hidden)) for arm, _ in experiment.pairs()], dtype=torch.float64)
+    return [rates[:, None] for rates in each.T]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meannet.config.parts import Conv, Patches, Pretrain, Speech
+from meannet.config.parts import Arm, Conv, Patches, Pretrain, Speech
 from meannet.config.values import text_of
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def check(e: "Experiment") -> None:
         need(arm.limit is None or arm.limit > 0, f"arms.{arm.name}.limit", arm.limit, "above 0, or inf for no bound")
         bias = arm.initial_bias
         need(bias is None or math.isfinite(bias), f"arms.{arm.name}.initial_bias", bias, "finite")
+        _check_rates(e, arm, need)
     need(bool(e.seeds), "seeds", "empty", "at least one seed")
     need(all(0 <= seed < 2**63 for seed in e.seeds), "seeds", e.seeds, "from 0 to 2^63 - 1")
     need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")
@@ -71,6 +72,18 @@ def check(e: "Experiment") -> None:
         for arm in e.arms:
             own = arm.conv or arm.weight_decay is not None or arm.top_decay is not None
             need(not own, f"arms.{arm.name}", "conv or decay", "without settings of convolutional nets")
+
+
+def _check_rates(e: "Experiment", arm: Arm, need: Callable[[bool, str, Any, str], None]) -> None:
+    path, rates, visible = f"arms.{arm.name}", arm.hidden_rates, arm.visible_rate
+    allowed = "probabilities of omission, at least 0 and below 1"
+    need(all(0 <= rate < 1 for rate in rates), f"{path}.hidden_rates", rates, allowed)
+    need(visible is None or 0 <= visible < 1, f"{path}.visible_rate", visible, allowed)
+    need(arm.hidden or not rates, f"{path}.hidden_rates", rates, "empty where the arm omits no hidden units")
+    need(arm.visible or visible is None, f"{path}.visible_rate", visible, "none where the arm omits no visible units")
+    layers, pictures = max(map(len, e.net.hidden)), e.conv is not None or e.patches is not None
+    need(not (rates and pictures), f"{path}.hidden_rates", rates, "empty in image nets, which have one rate")
+    need(len(rates) <= layers, f"{path}.hidden_rates", rates, f"no more than the hidden layers, {layers}")
 
 
 def _check_speech(e: "Experiment", speech: Speech, need: Callable[[bool, str, Any, str], None]) -> None:

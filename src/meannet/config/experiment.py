@@ -9,6 +9,9 @@ from meannet.config.checks import check
 from meannet.config.parts import Arm, Claim, Conv, Data, Dropout, Net, Optim, Patches, Pretrain, Source
 from meannet.config.values import build, to_json
 
+# Settings of data and arms that count in a digest only where they are used, since earlier versions did not have them.
+LATER = "selection", "speech", "cases", "conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -51,9 +54,16 @@ class Experiment:
     def initial_bias(self, arm: Arm) -> float:
         return self.net.initial_bias if arm.initial_bias is None else arm.initial_bias
 
-    def rates(self, arm: Arm) -> tuple[float, float]:
-        """Rates of (visible, hidden) units in this arm."""
-        return (self.dropout.visible if arm.visible else 0.0, self.dropout.hidden if arm.hidden else 0.0)
+    def rates(self, arm: Arm, layers: int = 1) -> tuple[float, ...]:
+        """Rates in this arm: of the visible units, then of each of so many hidden layers."""
+        visible = self.dropout.visible if arm.visible_rate is None else arm.visible_rate
+        hidden = arm.hidden_rates or (self.dropout.hidden,)
+        each = [hidden[min(layer, len(hidden) - 1)] if arm.hidden else 0.0 for layer in range(layers)]
+        return (visible if arm.visible else 0.0, *each)
+
+    def omitting(self) -> set[str]:
+        """Arms that omit units at all, by name."""
+        return {arm.name for arm in self.arms if any(self.rates(arm, max(1, len(arm.hidden_rates))))}
 
     def decays(self, arm: Arm) -> tuple[float, float]:
         """Weight decay of (convolutional filters, the weights above them) in this arm."""
@@ -73,9 +83,9 @@ class Experiment:
     def _digest(self, *names: str) -> str:
         also = [name for name in ("pretrain", "conv", "patches") if getattr(self, name) is not None]
         parts = to_json({name: getattr(self, name) for name in (*names, *also)})
-        for part in (parts["data"], *parts.get("arms", ())):  # settings that came later count where they are used
-            for name in ("selection", "speech", "cases", "conv", "weight_decay", "top_decay"):
-                if part.get(name) is None or part[name] is False:
+        for part in (parts["data"], *parts.get("arms", ())):
+            for name in LATER:
+                if part.get(name) is None or part[name] is False or part[name] == []:
                     part.pop(name, None)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

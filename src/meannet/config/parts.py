@@ -212,6 +212,8 @@ class Arm:
     lr: float | None = None
     limit: float | None = None
     initial_bias: float | None = None
+    hidden_rates: tuple[float, ...] = ()  # of each hidden layer, in place of dropout.hidden; the last holds for others
+    visible_rate: float | None = None  # in place of dropout.visible
     conv: bool = False  # whether units of convolutional layers are omitted too
     weight_decay: float | None = None
     top_decay: float | None = None

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meannet.config import Experiment, from_json, nearest
-from meannet.recipes import cifar10, digits, imagenet, mnist, mnist_pretrained, reuters, timit
+from meannet.recipes import cifar10, claims, digits, imagenet, mnist, mnist_pretrained, reuters, timit
 
 RECIPES: dict[str, Callable[[], Experiment]] = {
     "digits": digits.digits,
     "digits.choose": digits.choose,
+    "claims.rates": claims.rates,
+    "claims.inputs": claims.inputs,
+    "claims.layers": claims.layers,
+    "claims.bound": claims.bound,
+    "claims.decaying": claims.decaying,
+    "claims.constant": claims.constant,
     "mnist.quick": mnist.quick,
     "mnist.a1": mnist.a1,
     "mnist.a1_relu": mnist.a1_relu,

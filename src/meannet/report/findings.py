@@ -148,7 +148,7 @@ def final_means(run: Run, figure: str) -> dict[str, dict[str, float]]:
 
 def _omitting_or_not(run: Run, values: Mapping[str, float], form: Callable[[float], str]) -> tuple[bool, str]:
     """Whether the arms that omit units all have the higher values, and the values in words, those arms then first."""
-    omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
+    omitting = run.experiment.omitting()
     omit, keep = ([arm for arm in values if (arm in omitting) == omits] for omits in (True, False))
     written = {arm: f"{form(value)} for {arm}" for arm, value in values.items()}
     least, most = (min(omit, key=values.__getitem__), max(keep, key=values.__getitem__)) if omit and keep else ("", "")

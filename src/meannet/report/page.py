@@ -117,7 +117,7 @@ def _pictures(run: Run, mark: str, draw: Callable[..., str]) -> list[Picture]:
 
 def _sampled(run: Run, mark: str) -> list[tuple[list[dict[str, Any]], Picture]]:
     """For each net and arm that omits units, the rows of its seeds that were not stopped, and their figure."""
-    omitting = {arm.name for arm in run.experiment.arms if any(run.experiment.rates(arm))}
+    omitting = run.experiment.omitting()
     rows = [
         row
         for row in (run.evaluation or {"rows": []})["rows"]
@@ -175,5 +175,5 @@ def _arm_number(run: Run, arm: str) -> int:
 
 def _numbers(experiment: config.Experiment, arm: config.Arm) -> list[str]:
     """Rates of hidden and visible units, learning rate and bound that hold in this arm."""
-    visible, hidden = experiment.rates(arm)
-    return [config.text_of(value) for value in (hidden, visible, experiment.lr(arm), experiment.limit(arm))]
+    visible, *hidden = experiment.rates(arm, max(1, len(arm.hidden_rates)))
+    return [config.text_of(value) for value in (tuple(hidden), visible, experiment.lr(arm), experiment.limit(arm))]

@@ -1,0 +1,108 @@
+"""What the body says of rates, and A.1 of bound and learning rate, tried on scikit-learn's digits.
+
+Each arm is there at more than one learning rate, and all are shown: nothing is chosen, so test cases are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from meannet.config import Arm, Experiment, Source
+from meannet.recipes.digits import digits
+
+LEARNING_RATES = 0.3, 1.0, 3.0
+HIDDEN = 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9
+VISIBLE = 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
+
+
+def rates() -> Experiment:
+    """Almost all probabilities help, and more extreme ones tend to be worse: the same for both hidden layers."""
+    arms = [replace(_hidden(rate), name=f"rate {rate:g}") for rate in HIDDEN]
+    return _experiment(
+        "claims.rates",
+        "Test errors on 1,000 digits by the probability of omitting a hidden unit.",
+        _at_each(arms, LEARNING_RATES),
+    )
+
+
+def inputs() -> Experiment:
+    """Omitting inputs can help, and it is often better to retain more than half of them; hidden units at 0.5."""
+    arms = [Arm(name=f"rate {rate:g}", hidden=True, visible=True, visible_rate=rate) for rate in VISIBLE]
+    return _experiment(
+        "claims.inputs",
+        "Test errors on 1,000 digits by the probability of omitting an input, half of the hidden units omitted.",
+        _at_each(arms, LEARNING_RATES),
+    )
+
+
+def layers() -> Experiment:
+    """Dropout in all hidden layers works better than in only one."""
+    arms = (
+        replace(_hidden(0.5), name="all hidden layers"),
+        replace(_hidden(0.5, 0.0), name="the first alone"),
+        replace(_hidden(0.0, 0.5), name="the second alone"),
+        Arm(name="none"),
+    )
+    return _experiment(
+        "claims.layers",
+        "Test errors on 1,000 digits with half of the units omitted in both hidden layers, in one, and in none.",
+        _at_each(arms, LEARNING_RATES),
+    )
+
+
+def bound() -> Experiment:
+    """The bound makes very large learning rates possible (body), and l = 15 did best on MNIST (A.1)."""
+    arms = [
+        replace(_hidden(0.5), name=f"l {limit:g}" if limit < float("inf") else "no bound", limit=limit)
+        for limit in (15.0, 1.0, 4.0, 60.0, float("inf"))
+    ]
+    return _experiment(
+        "claims.bound",
+        "Test errors on 1,000 digits by the bound on squared lengths, at learning rates up to thirty times the usual.",
+        _at_each(arms, (1.0, 3.0, 10.0, 30.0)),
+    )
+
+
+def decaying() -> Experiment:
+    """A large learning rate that decays does better than a constant one (A.1): to a hundredth over the run."""
+    full = _experiment(
+        "claims.decaying",
+        "Test errors on 1,000 digits with learning rates that end at a hundredth of what they start at.",
+        _at_each([replace(_hidden(0.5), name="decaying")], (0.3, 1.0, 3.0, 10.0)),
+    )
+    return replace(full, optim=replace(full.optim, decay=0.01 ** (1 / full.optim.epochs)))
+
+
+def constant() -> Experiment:
+    """The same with learning rates that stay as they are."""
+    full = _experiment(
+        "claims.constant",
+        "Test errors on 1,000 digits with learning rates that stay as they are, to be set beside claims.decaying.",
+        _at_each([replace(_hidden(0.5), name="constant")], (0.1, 0.3, 1.0, 3.0, 10.0)),
+    )
+    return replace(full, optim=replace(full.optim, decay=1.0))
+
+
+def _hidden(*rates: float) -> Arm:
+    return Arm(name="", hidden=True, hidden_rates=rates)
+
+
+def _at_each(arms: Sequence[Arm], rates: Sequence[float]) -> tuple[Arm, ...]:
+    return tuple(replace(arm, name=f"{arm.name}, lr {rate:g}", lr=rate) for rate in rates for arm in arms)
+
+
+def _experiment(name: str, about: str, arms: tuple[Arm, ...]) -> Experiment:
+    """The demonstration's net and schedule with other arms."""
+    full = digits()
+    sources = [source for source in full.sources if not source.path.startswith(("arms.", "optim.lr", "dropout."))]
+    return replace(
+        full,
+        recipe=name,
+        paper="A.1" if name.partition(".")[2] in ("bound", "decaying", "constant") else "body, what else was tried",
+        about=about,
+        arms=arms,
+        record_every=20,
+        samples=0,
+        sources=(*sources, Source(path="optim.lr", section="A.1; each arm has its own here", paper="10")),
+        time="minutes on two CPU cores",
+        next="",
+    )
