@@ -11,7 +11,7 @@ from newswire import collection  # noqa: F401, a fixture
 from scipy import stats
 from toys import small, written
 
-from meannet import data, device, outcome, recipes
+from meannet import data, device, fast, outcome, recipes
 from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.config import Arm, Experiment, from_json, to_json
@@ -310,3 +310,32 @@ def test_an_arm_with_rates_of_its_own_is_the_arm_that_has_them_otherwise(tmp_pat
         assert not torch.equal(weight[4], weight[0]) and not torch.equal(weight[4], weight[1])
     trained = trained_fleet(toy, folder, toy.net.hidden[0])
     assert all(torch.equal(one, other) for one, other in zip(trained.rates, fleet.rates, strict=True))
+
+
+@pytest.mark.parametrize("options", [{"precision": "half"}, {"precision": "tf32"}, {"path": "quick"}])
+def test_a_path_or_precision_that_is_not_there_is_refused_before_anything_is_trained(options, tmp_path):
+    with pytest.raises(ValueError, match=r"^--(path|precision)"):
+        experiments.run(small("mnist.a2_dbn"), tmp_path / "run", Options(device="cpu", **options))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("began", "given", "wanted"),
+    [
+        ("float32", {}, "float32"),
+        ("float32", {"path": "plain"}, "float32"),
+        ("float32", {"precision": "float32"}, "float32"),
+        ("tf32", {}, "auto"),  # begun on a GPU and gone on with on a CPU, which has none
+        ("half", {}, "auto"),
+    ],
+)
+def test_a_resumed_run_has_the_precision_it_began_with_where_there_is_such(began, given, wanted, tmp_path, monkeypatch):
+    toy, folder, asked = small("digits", samples=0), tmp_path / "run", []
+    with pytest.raises(experiments.Interrupted):
+        experiments.run(toy, folder, Options(device="cpu", precision="float32", stop=lambda: True))
+    environment = json.loads((folder / "environment.json").read_text())
+    (folder / "environment.json").write_text(json.dumps(environment | {"asked_precision": began}))
+    engine = fast.engine
+    monkeypatch.setattr(fast, "engine", lambda *a, precision, **k: asked.append(precision) or engine(*a, **k))
+    experiments.resume(folder, Options(device="cpu", **given))
+    assert asked == [wanted]

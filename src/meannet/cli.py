@@ -102,7 +102,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("--path", default="auto", metavar="auto|plain|fast", help="which version of the update to use")
     choice = "auto|bfloat16|tf32|float32"
-    one.add_argument("--precision", default="auto", metavar=choice, help="of products, on a GPU's fast path")
+    one.add_argument(
+        "--precision",
+        default="auto",
+        metavar=choice,
+        help="of products, on a GPU's fast path; those of pretraining are TF32 there",
+    )
     one.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE where not given")
     one.add_argument("--quick", action="store_true", help="one net, two seeds, few epochs")
     one.add_argument("--save-minutes", type=float, metavar="M", help="save every M minutes (1)")

@@ -64,6 +64,7 @@ def run(experiment: Experiment, folder: str | Path, options: Options = Options()
     ranks.refuse_several(experiment.recipe)
     check_free(Path(folder))  # before data is fetched, which may take minutes
     where = device.choose(options.device)
+    fast.check_path(options.path, options.precision, where)
     dataset = load_cases(experiment, where, options.say)
     made = RunFolder.create(Path(folder), experiment)
     try:
@@ -84,8 +85,6 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:
     if options.path == "auto":
         path = opened.began_with("path", "auto")
         options = replace(options, path=path, pretrain_path=opened.began_with("asked_path", path))
-        if options.precision == "auto":
-            options = replace(options, precision=opened.began_with("asked_precision", "auto"))
     options = replace(
         options,
         save_minutes=options.save_minutes or _above_0(opened.began_with("save_minutes")) or SAVE_MINUTES,
@@ -94,7 +93,10 @@ def resume(folder: str | Path, options: Options = Options()) -> dict[str, Any]:
     if experiment.patches is not None:
         return streamed.start(None, Path(folder), options)
     ranks.refuse_several(experiment.recipe)
-    where = device.choose(options.device)
+    where, before = device.choose(options.device), opened.began_with("asked_precision", "auto")
+    if options.precision == "auto" and fast.has_precision(where, options.path, before):
+        options = replace(options, precision=before)
+    fast.check_path(options.path, options.precision, where)
     return _run(experiment, opened, load_cases(experiment, where, options.say), where, options)
 
 
@@ -240,7 +242,14 @@ def _train_one(
     test_inputs, test_targets = dataset.test.inputs.to(where), dataset.test.targets.to(where)
     limits = [experiment.limit(arm) for arm in each]
     engine = fast.engine(
-        fleet, inputs, targets, experiment.optim.batch, limits, options.path, precision=options.precision
+        fleet,
+        inputs,
+        targets,
+        experiment.optim.batch,
+        limits,
+        options.path,
+        precision=options.precision,
+        momentum=max(experiment.optim.momentum_start, experiment.optim.momentum_end),
     )
     _write_environment(folder, where, engine.precision, engine.name, options)
     done = facts["epoch"]

@@ -66,7 +66,12 @@ def main():
     names = [name for name in vars(kernels) if hasattr(getattr(kernels, name), "arg_names") and name[0] != "_"]
     for name in names:
         setattr(kernels, name, Compiling(getattr(kernels, name)))
-    for units, precision, nets in (("logistic", "bfloat16", 12), ("rectified", "bfloat16", 1)):
+    for units, precision, nets in (
+        ("logistic", "bfloat16", 12),
+        ("rectified", "bfloat16", 1),
+        ("logistic", "tf32", 12),
+        ("rectified", "float32", 1),
+    ):
         rates = [torch.full((nets, 1), rate, dtype=torch.float64) for rate in (0.2, 0.5, 0.5)]
         fleet = dense.initial_fleet((784, 1200, 1200, 10), range(nets), rates, units=units)
         inputs, targets = torch.zeros(100, 784), torch.zeros(100, dtype=torch.int64)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from meannet.ranks import Ranks
 
 PATHS = ("auto", "plain", "fast")
-PRECISIONS = ("auto", "bfloat16", "tf32", "float32")
+ROUGH = ("bfloat16", "tf32")
+PRECISIONS = ("auto", *ROUGH, "float32")
+MOST_MOMENTUM = 0.995  # with more, velocities take longer to fade than the float16 that goes with bfloat16 can tell
 MOST_OUTPUTS = 256  # a block of the GPU's output kernel holds them all
 
 
@@ -33,15 +35,18 @@ def engine(
     path: str = "auto",
     weights: Tensor | None = None,
     precision: str = "auto",
+    momentum: float = 0.0,
 ) -> Engine:
     """The plain loop, or its fast twin: Triton kernels in a CUDA graph, or the compiled kernel of the CPU.
 
-    `precision` is that of the GPU kernels' products, bfloat16 unless told; elsewhere they are of the weights'.
+    `precision` is that of the GPU kernels' products. Unless told they are bfloat16, or TF32 where the `momentum`, the
+    largest of the run, asks for velocities in float32; elsewhere than on a GPU they are of the weights'.
     """
     check_path(path, precision)
     if isinstance(fleet, ConvFleet):
         assert isinstance(inputs, Tensor)
         return _image_engine(fleet, inputs, targets, batch, limit, path, precision)
+    check_path(path, precision, fleet.device)
     reason = why_not_fast(fleet)
     if fleet.device.type == "cuda" and weights is not None:
         reason = "on a GPU cases with weights are for the plain path"
@@ -49,8 +54,8 @@ def engine(
         reason = why_not_resident(fleet, inputs)
     if path == "fast" and reason:
         raise ValueError(f"--path fast: {reason}")
-    if precision in ("bfloat16", "tf32") and (path == "plain" or reason or fleet.device.type == "cpu"):
-        raise ValueError(f"--precision {precision}: only the fast path on a GPU has it; others multiply in float32")
+    if precision in ROUGH and reason:
+        raise ValueError(f"--precision {precision} is of the fast path: {reason}")
     if path == "plain" or reason:
         return Plain(fleet, inputs, targets, batch, limit, weights)
     if fleet.device.type == "cpu":
@@ -59,7 +64,9 @@ def engine(
         return Skipping(fleet, inputs, targets, batch, limit, weights)
     from meannet.fast.cuda import Captured
 
-    return Captured(fleet, inputs, targets, batch, limit, "bfloat16" if precision == "auto" else precision)
+    if precision == "auto":
+        precision = "bfloat16" if momentum <= MOST_MOMENTUM else "tf32"
+    return Captured(fleet, inputs, targets, batch, limit, precision)
 
 
 def products(device: torch.device, path: str = "auto") -> torch.dtype:
@@ -105,11 +112,19 @@ def _on_gpu(fleet: ConvFleet, path: str, precision: str) -> bool:
     return path != "plain" and fleet.device.type == "cuda"
 
 
-def check_path(path: str, precision: str = "auto") -> None:
+def check_path(path: str, precision: str = "auto", device: torch.device | None = None) -> None:
+    """Refuse what there is not: by name, and on a device."""
     if path not in PATHS:
         raise ValueError(f"--path must be one of {', '.join(PATHS)}, not {path!r}")
     if precision not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
+    if device is not None and not has_precision(device, path, precision):
+        raise ValueError(f"--precision {precision}: only the fast path on a GPU has it; others multiply in float32")
+
+
+def has_precision(device: torch.device, path: str, precision: str) -> bool:
+    """Whether updates on this device, by this path, can have products of that precision."""
+    return precision in PRECISIONS and (precision not in ROUGH or (device.type == "cuda" and path != "plain"))
 
 
 def why_not_fast(fleet: Fleet) -> str:

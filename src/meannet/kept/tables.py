@@ -102,13 +102,13 @@ def choices_table(folder: Path, base: Path) -> str:
 
 def rounding_table(folder: Path, base: Path) -> str:
     """Whether errors depend on the precision of products: arms by precision, on held-out cases."""
-    rows = []
+    rows, arms = [], []
     for path, result in zip(files(ROUNDING, folder), load(ROUNDING, folder), strict=True):
+        arms = [arm["name"] for arm in result["arms"]]
         cells = [spread(arm["mean"], arm["sd"]) for arm in result["arms"]]
         rows.append((f"[{result['precision']}]({link(path, base)})", *cells, duration(result["seconds"])))
     if not rows:
         return NONE_YET
-    arms = [arm["name"] for arm in load(ROUNDING, folder)[0]["arms"]]
     return markdown_table(("products in", *arms, "time"), rows, right=range(1, len(arms) + 2))
 
 

@@ -233,7 +233,7 @@ def rates() -> Experiment:
         data=replace(small.data, speech=Speech(frames=15, folds=4, decode=False)),
         arms=arms,
         sources=(),
-        time="under a minute on one H200",
+        time="1 minute on one H200",
         next="",
     )
 
