@@ -88,11 +88,12 @@ def _errors(one: Baseline, value: float, dataset: Dataset) -> int:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)  # a fit that is not one is no baseline
-        model = one.make(value).fit(_matrix(dataset.train, one.counts), dataset.train.targets.numpy())
-    return int((model.predict(_matrix(dataset.test, one.counts)) != dataset.test.targets.numpy()).sum())
+        model = one.make(value).fit(matrix(dataset.train, one.counts), dataset.train.targets.numpy())
+    return int((model.predict(matrix(dataset.test, one.counts)) != dataset.test.targets.numpy()).sum())
 
 
-def _matrix(cases: Cases, counts: bool) -> csr_array:
+def matrix(cases: Cases, counts: bool) -> csr_array:
+    """The cases' log(1 + C), or their counts C."""
     starts, columns, values = (tensor.numpy() for tensor in cases.inputs.tensors())
     parts = np.expm1(values) if counts else values, columns, starts.astype(np.int32)  # scikit-learn takes no int64
     return csr_array(parts, shape=cases.inputs.shape)

@@ -1,0 +1,102 @@
+"""What docs/claims.md says of the recipes claims.*: errors by setting and learning rate, as tables and as a picture."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from meannet.kept import Result, files, link, load, markdown_table
+from meannet.report.written import count, duration, several, short, spread
+
+NONE_YET = "No result is kept yet."
+TABLES = {  # recipes that share a table, by its marker
+    "claims.rates": ("claims.rates",),
+    "claims.inputs": ("claims.inputs",),
+    "claims.layers": ("claims.layers",),
+    "claims.bound": ("claims.bound",),
+    "claims.decaying": ("claims.decaying", "claims.constant"),
+}
+DRAWN = {"claims.rates": "rate of hidden units", "claims.inputs": "rate of inputs, hidden units at 0.5"}
+SIZE, SHOWN = (900, 340), (30, 120)  # of the picture, in CSS pixels; errors that it shows
+
+
+def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
+    """What stands between each marker of the page."""
+    return {name: lambda which=which: table(which, folder, base) for name, which in TABLES.items()}
+
+
+def table(which: Sequence[str], folder: Path, base: Path) -> str:
+    """A row a setting, a column a learning rate: test errors, mean and spread over seeds; nets that were stopped."""
+    kept = [pair for recipe in which for pair in zip(files(recipe, folder), load(recipe, folder), strict=True)]
+    if not kept:
+        return NONE_YET
+    rows: dict[str, dict[float, str]] = {}
+    for _, result in kept:
+        for (setting, lr), arm in _arms(result).items():
+            stopped = f"{len(arm['stopped'])} stopped" if arm["stopped"] else ""
+            errors = spread(arm["mean"], arm["sd"]) if arm["seeds"] else ""
+            rows.setdefault(setting, {})[lr] = "; ".join(filter(None, (errors, stopped)))
+    rates = sorted({lr for cells in rows.values() for lr in cells})
+    heads = ("", *(f"lr {lr:g}" for lr in rates))
+    cells = [(setting, *(found.get(lr, "") for lr in rates)) for setting, found in rows.items()]
+    words = [_words(path, result, base) for path, result in kept]
+    return "\n\n".join((markdown_table(heads, cells, right=range(1, len(heads))), *words))
+
+
+def picture(folder: Path) -> tuple[str, str, str] | None:
+    """Errors against the rate of hidden units and of inputs, a line a learning rate: SVG, title and caption."""
+    from meannet.report.svg import ARMS, SOFT, drawing, finish, style
+
+    kept = {recipe: load(recipe, folder) for recipe in DRAWN}
+    if not all(kept.values()):
+        return None
+    results = {recipe: found[0] for recipe, found in kept.items()}
+    with style():
+        made, whole = drawing(*SIZE)
+        whole.remove()
+        for number, (recipe, below) in enumerate(DRAWN.items()):
+            axes = made.add_axes((0.05 + 0.5 * number, 0.15, 0.44, 0.76))
+            for k, (lr, line) in enumerate(_lines(results[recipe]).items()):
+                axes.plot(list(line), list(line.values()), "o-", color=ARMS[k], linewidth=2.2, markersize=5)
+                last = max(rate for rate, errors in line.items() if errors < SHOWN[1])
+                axes.annotate(f"lr {lr:g}", (last, line[last]), (8, -5), textcoords="offset points", color=ARMS[k])
+            axes.set_ylim(*SHOWN)
+            judged = count(results[recipe]["data"]["n_test"])
+            axes.set_title(f"test errors of {judged}", loc="left", color=SOFT, fontsize=13)
+            axes.set_xlabel(below)
+        drawn = finish(made, "Test errors by rate of omission, hidden units and inputs")
+    return drawn, *_title(results["claims.rates"])
+
+
+def _title(result: Result) -> tuple[str, str]:
+    lines = _lines(result).values()
+    none, half = (min(line[rate] for line in lines if rate in line) for rate in (0.0, 0.5))
+    title = f"Digits: {short(none)} errors where no unit is omitted, {short(half)} with half of the hidden ones"
+    seeds = several(max(len(arm["seeds"]) for arm in result["arms"]), "seed")
+    return (
+        title,
+        f"{result['arms'][0]['net']}, means of {seeds}, a line a learning rate; the title has the best of these",
+    )
+
+
+def _lines(result: Result) -> dict[float, dict[float, float]]:
+    """By learning rate, mean errors by rate of omission; settings with which every net was stopped have none."""
+    found: dict[float, dict[float, float]] = {}
+    for (setting, lr), arm in _arms(result).items():
+        if arm["seeds"]:
+            found.setdefault(lr, {})[float(setting.removeprefix("rate "))] = arm["mean"]
+    return found
+
+
+def _arms(result: Result) -> dict[tuple[str, float], Result]:
+    """By setting and learning rate, which an arm's name ends in."""
+    parted = (arm["name"].rpartition(", lr ") for arm in result["arms"])
+    return {(name, float(lr)): arm for (name, _, lr), arm in zip(parted, result["arms"], strict=True)}
+
+
+def _words(path: Path, result: Result, base: Path) -> str:
+    data, net = result["data"], result["arms"][0]["net"]
+    seeds = several(max(len(arm["seeds"]) for arm in result["arms"]), "seed")
+    return (
+        f"[{result['recipe']}]({link(path, base)}): test errors of {count(data['n_test'])}, {net}, "
+        f"{count(data['n_train'])} training cases, {count(result['epochs'])} epochs, {seeds}; "
+        f"{duration(result['seconds'])} on {result['device']}."
+    )
