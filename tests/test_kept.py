@@ -11,7 +11,7 @@ import pytest
 
 from meannet import config, kept, recipes, run
 from meannet.bench import speeds
-from meannet.kept import pages, pictures, tables
+from meannet.kept import claims, pages, pictures, tables
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = """before
@@ -68,6 +68,7 @@ def keep(path, result):
     [
         "README.md",
         "docs/paper-map.md",
+        "docs/claims.md",
         "docs/tables.md",
         "docs/scale.md",
         "docs/cards/rbm.md",
@@ -116,7 +117,7 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
-        if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS):
+        if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS, claims.RELATIVES):
             assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
             assert result["date"]
             continue
@@ -300,3 +301,50 @@ def test_baselines_are_shown_beside_their_documents(tmp_path):
     line = tables.baselines_table(tmp_path, tmp_path).splitlines()[-1]
     link = "[reuters.subset](reuters.subset/baselines/linear.json)"
     assert line == f"| {link} | linear SVM | C 0.1 | 1,234 of 10,000 | 12.34 % |"
+
+
+def with_arms(toy, recipe, arms):
+    """A result of a recipe claims.*: the mean errors of each arm, None where every net was stopped."""
+    stopped = toy["arms"][0] | {"errors": [], "mean": None, "sd": None, "seeds": [], "stopped": [{}, {}]}
+    made = [
+        stopped | {"name": name}
+        if mean is None
+        else stopped | {"name": name, "mean": mean, "sd": 1.0, "errors": [mean] * 2, "seeds": [0, 1], "stopped": []}
+        for name, mean in arms.items()
+    ]
+    return toy | {"recipe": recipe, "arms": made}
+
+
+def test_claims_have_a_row_a_setting_and_a_column_a_learning_rate(toy, tmp_path):
+    keep(tmp_path / "claims.decaying" / "a.json", with_arms(toy, "claims.decaying", {"decaying, lr 10": 40.0}))
+    both = {"constant, lr 1": 50.0, "constant, lr 10": None}
+    keep(tmp_path / "claims.constant" / "a.json", with_arms(toy, "claims.constant", both))
+    rows = claims.table(claims.TABLES["claims.decaying"], tmp_path, tmp_path).splitlines()
+    assert rows[0] == "|  | lr 1 | lr 10 |"
+    assert rows[2:4] == ["| decaying |  | 40.0 ± 1.0 |", "| constant | 50.0 ± 1.0 | 2 stopped |"]
+    assert claims.table(claims.TABLES["claims.layers"], tmp_path, tmp_path) == claims.NONE_YET
+
+
+def test_the_picture_of_rates_has_a_line_a_learning_rate_and_its_title_the_best_of_them(toy, tmp_path):
+    page = tmp_path / "claims.md"
+    page.write_text("![](rates.svg)")
+    assert pages.rewrite(page, tmp_path) == [page]
+    arms = {"rate 0, lr 1": 60.0, "rate 0.5, lr 1": 55.0, "rate 0, lr 3": None, "rate 0.5, lr 3": 45.0}
+    for recipe in claims.DRAWN:
+        keep(tmp_path / recipe / "a.json", with_arms(toy, recipe, arms))
+    assert pages.rewrite(page, tmp_path) == [page, tmp_path / "rates.svg"]
+    texts = [*xml.fromstring((tmp_path / "rates.svg").read_text(encoding="utf-8")).itertext()]
+    assert "Digits: 60.0 errors where no unit is omitted, 45.0 with half of the hidden ones" in texts
+    assert texts.count("lr 1") == texts.count("lr 3") == 2
+
+
+def test_relatives_are_shown_by_networks_and_by_cases(tmp_path):
+    about = {"seconds": 3.0, "device": "a CPU"}
+    averaged = [
+        {"way": "bagging", "networks": n, "lr": 0.3, "errors": [50 - n, 52 - n], "n_test": 1000} for n in (1, 10)
+    ]
+    keep(tmp_path / "relatives" / "averaging.json", about | {"comparison": "averaging", "rows": averaged})
+    few = [{"data": "digits", "way": w, "cases": 20, "errors": [e], "n_test": 200} for w, e in (("a", 50), ("b", 60))]
+    keep(tmp_path / "relatives" / "naive_bayes.json", about | {"comparison": "naive_bayes", "rows": few})
+    assert "| bagging, lr 0.3 | 50.0 ± 1.4 | 41.0 ± 1.4 |" in claims.averaging_table(tmp_path, tmp_path)
+    assert "| digits | 20 | 25.0 | 30.0 |" in claims.bayes_table(tmp_path, tmp_path)

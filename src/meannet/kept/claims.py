@@ -1,5 +1,7 @@
-"""What docs/claims.md says of the recipes claims.*: errors by setting and learning rate, as tables and as a picture."""
+"""What docs/claims.md shows: errors of the recipes claims.* by setting and learning rate; relatives of dropout."""
 
+import json
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -7,6 +9,7 @@ from meannet.kept import Result, files, link, load, markdown_table
 from meannet.report.written import count, duration, several, short, spread
 
 NONE_YET = "No result is kept yet."
+RELATIVES = "relatives"  # results/relatives is of `python -m meannet.relatives`
 TABLES = {  # recipes that share a table, by its marker
     "claims.rates": ("claims.rates",),
     "claims.inputs": ("claims.inputs",),
@@ -20,7 +23,13 @@ SIZE, SHOWN = (900, 340), (30, 120)  # of the picture, in CSS pixels; errors tha
 
 def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
     """What stands between each marker of the page."""
-    return {name: lambda which=which: table(which, folder, base) for name, which in TABLES.items()}
+    found: dict[str, Callable[[], str]] = {
+        name: lambda which=which: table(which, folder, base) for name, which in TABLES.items()
+    }
+    return found | {
+        "averaging": lambda: averaging_table(folder, base),
+        "naive-bayes": lambda: bayes_table(folder, base),
+    }
 
 
 def table(which: Sequence[str], folder: Path, base: Path) -> str:
@@ -39,6 +48,58 @@ def table(which: Sequence[str], folder: Path, base: Path) -> str:
     cells = [(setting, *(found.get(lr, "") for lr in rates)) for setting, found in rows.items()]
     words = [_words(path, result, base) for path, result in kept]
     return "\n\n".join((markdown_table(heads, cells, right=range(1, len(heads))), *words))
+
+
+def averaging_table(folder: Path, base: Path) -> str:
+    """A row a way of averaging, a column a number of networks."""
+    found = _relative("averaging", folder)
+    if found is None:
+        return NONE_YET
+    counts = list(dict.fromkeys(row["networks"] for row in found["rows"]))
+    cells: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        cells.setdefault(f"{row['way']}, lr {row['lr']:g}", []).append(_errors(row["errors"]))
+    heads = ("networks averaged", *map(str, counts))
+    rows = [(way, *errors) for way, errors in cells.items()]
+    first = found["rows"][0]
+    repeats = several(len(first["errors"]), "repeat")
+    words = f"test errors of {count(first['n_test'])} digits, learning rates chosen on held-out ones, {repeats}"
+    return _with_words(heads, rows, found, words, folder, base)
+
+
+def bayes_table(folder: Path, base: Path) -> str:
+    """A row a data set and number of training cases, a column a classifier."""
+    found = _relative("naive_bayes", folder)
+    if found is None:
+        return NONE_YET
+    ways = list(dict.fromkeys(row["way"] for row in found["rows"]))
+    cells: dict[tuple[str, int], list[str]] = {}
+    for row in found["rows"]:
+        percents = [100 * errors / row["n_test"] for errors in row["errors"]]
+        cells.setdefault((row["data"], row["cases"]), []).append(_errors(percents))
+    rows = [(name, count(cases), *errors) for (name, cases), errors in cells.items()]
+    heads = ("data", "cases", *(f"{way}, %" for way in ways))
+    repeats = several(len(found["rows"][0]["errors"]), "repeat")
+    words = f"test errors in per cent, {repeats} with training cases of its own"
+    return _with_words(heads, rows, found, words, folder, base)
+
+
+def _relative(name: str, folder: Path) -> Result | None:
+    path = folder / RELATIVES / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _errors(values: Sequence[float]) -> str:
+    return spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+
+def _with_words(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], found: Result, words: str, folder: Path, base: Path
+) -> str:
+    name = found["comparison"]
+    where = f"[{name}]({link(folder / RELATIVES / f'{name}.json', base)})"
+    table = markdown_table(heads, rows, right=range(1, len(heads)))
+    return f"{table}\n\n{where}: {words}; {duration(found['seconds'])} on {found['device']}."
 
 
 def picture(folder: Path) -> tuple[str, str, str] | None:

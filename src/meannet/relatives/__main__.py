@@ -1,6 +1,7 @@
 """`python -m meannet.relatives averaging naive_bayes`: relatives of dropout compared, into results/relatives."""
 
 import argparse
+import datetime
 import json
 import sys
 import time
@@ -29,6 +30,7 @@ def document(name: str, say: Callable[[str], None]) -> dict[str, Any]:
         rows = [row for one in curves for row in naive_bayes.compare(one, say)]
     return {
         "comparison": name,
+        "date": datetime.date.today().isoformat(),
         "rows": rows,
         "data": [{"name": one.name, "n_train": len(one.train.targets), "digest": one.digest} for one in used],
         "device": device.describe(device.choose("cpu")),
