@@ -173,13 +173,13 @@ def test_the_table_of_pretraining_says_how_many_times_ours_each_is(tmp_path):
 
 
 def test_a_run_that_compares_settings_has_a_table_of_its_own(toy, tmp_path):
-    result = copy.deepcopy(toy)
+    result = copy.deepcopy(toy) | {"recipe": "timit.rates"}
     result["arms"][1]["name"] = "dropout, lr 3"
-    keep(tmp_path / "digits" / "here.json", result)
+    keep(tmp_path / "timit.rates" / "here.json", result)
     one, other, *_ = result["arms"]
     assert tables.results_table(tmp_path, tmp_path) == "No result is kept yet."
     rows = tables.settings_table(tmp_path, tmp_path).splitlines()
-    assert rows[0] == "| arm | [digits](digits/here.json) |"
+    assert rows[0] == "| arm | [timit.rates](timit.rates/here.json) |"
     assert rows[3] == f"| dropout, lr 3 | {other['mean']:.1f} ± {other['sd']:.1f} |" and one["name"] in rows[2]
 
 
