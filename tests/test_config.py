@@ -408,7 +408,7 @@ def test_settings_that_came_later_count_in_the_digest_only_where_they_are_used(e
     """So that runs which were saved before can be resumed."""
     names = ("data", "net", "dropout", "optim", "arms", "seeds")
     parts = to_json({name: getattr(experiment, name) for name in names})
-    later_in_arms = ("conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate")
+    later_in_arms = ("conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate", "adapt")
     for part, later in [
         (parts["data"], ("cases", "selection", "speech")),
         *((arm, later_in_arms) for arm in parts["arms"]),

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from meannet import checkpoint, data, device, examples, fast, outcome, pretraining, ranks, streamed
+from meannet.adapting import Adapting, apart
 from meannet.config import Experiment
-from meannet.data import Dataset
+from meannet.data import Cases, Dataset
 from meannet.fleets import load_fleet, make_fleet, restore
 from meannet.lots import Lot, lots
 from meannet.nn.convfleet import ConvFleet
@@ -238,7 +239,8 @@ def _train_one(
     faults = [Fault(**fault) for fault in facts["faults"]]
     if facts["epoch"]:
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
-    inputs, targets = dataset.train.inputs.to(where), dataset.train.targets.to(where)
+    cases, held = apart(dataset.train, experiment.adapt) if experiment.adapt else (dataset.train, None)
+    inputs, targets = cases.inputs.to(where), cases.targets.to(where)
     test_inputs, test_targets = dataset.test.inputs.to(where), dataset.test.targets.to(where)
     limits = [experiment.limit(arm) for arm in each]
     engine = fast.engine(
@@ -251,6 +253,9 @@ def _train_one(
         precision=options.precision,
         momentum=max(experiment.optim.momentum_start, experiment.optim.momentum_end),
     )
+    if experiment.adapt and held:
+        to_judge_by = Cases(held.inputs.to(where), held.targets.to(where))
+        engine = Adapting(engine, fleet, to_judge_by, experiment.adapt, [arm.adapt for arm in each])
     _write_environment(folder, where, engine.precision, engine.name, options)
     done = facts["epoch"]
     saving = checkpoint.Saving(options.save_minutes, options.save_epochs, first=not done)

@@ -20,16 +20,18 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
     """All arms and seeds of one architecture, in the order of `experiment.pairs()`."""
     if experiment.conv is not None:
         return imagefleets.make(experiment, experiment.conv, hidden, dataset, where)
-    pairs = experiment.pairs()
-    return initial_fleet(
-        (dataset.train.inputs.shape[1], *hidden, len(dataset.classes)),
+    pairs, sizes = experiment.pairs(), (dataset.train.inputs.shape[1], *hidden, len(dataset.classes))
+    fleet = initial_fleet(
+        sizes,
         [seed for _, seed in pairs],
-        _rates(experiment, hidden),
+        _rates(experiment, sizes[:-1]),
         units=experiment.net.units,
         sd=experiment.net.initial_sd,
         bias=[experiment.initial_bias(arm) for arm, _ in pairs],
         device=where,
     )
+    fleet.adapting = experiment.adapt is not None
+    return fleet
 
 
 def load_fleet(
@@ -67,7 +69,10 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
         units=experiment.net.units,
         output="softmax",
         seeds=torch.tensor([seed for _, seed in experiment.pairs()]),
-        rates=[rate if rate.any() else None for rate in _rates(experiment, hidden)],
+        rates=[
+            tensors.get(f"rates.{k}", rate) if rate.any() else None
+            for k, rate in enumerate(_rates(experiment, (tensors["weights.0"].shape[2], *hidden)))
+        ],
         weights=group("weights"),
         biases=group("biases"),
         weight_velocities=group("weight_velocities"),
@@ -105,7 +110,9 @@ def restore(
     return facts
 
 
-def _rates(experiment: Experiment, hidden: Sequence[int]) -> list[torch.Tensor]:
-    """Of the visible units and of each hidden layer, (nets, 1)."""
-    each = torch.tensor([experiment.rates(arm, len(hidden)) for arm, _ in experiment.pairs()], dtype=torch.float64)
-    return [rates[:, None] for rates in each.T]
+def _rates(experiment: Experiment, sizes: Sequence[int]) -> list[torch.Tensor]:
+    """Of the visible units and of each hidden layer, (nets, 1); where arms adapt them a unit has its own."""
+    layers = len(sizes) - 1
+    each = torch.tensor([experiment.rates(arm, layers) for arm, _ in experiment.pairs()], dtype=torch.float64)
+    own = sizes if experiment.adapt is not None else [1] * len(sizes)
+    return [rates[:, None].repeat(1, units) for rates, units in zip(each.T, own, strict=True)]

@@ -4,6 +4,7 @@ from meannet.config.experiment import Experiment, from_json
 from meannet.config.parts import (
     PERCENT,
     PHONES,
+    Adapt,
     Arm,
     Claim,
     Conv,
@@ -24,6 +25,7 @@ from meannet.config.values import nearest, none_of, text_of, to_json
 __all__ = [
     "PERCENT",
     "PHONES",
+    "Adapt",
     "Arm",
     "Claim",
     "Conv",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meannet.config.parts import Arm, Conv, Patches, Pretrain, Speech
+from meannet.config.parts import Adapt, Arm, Conv, Patches, Pretrain, Speech
 from meannet.config.values import text_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def check(e: "Experiment") -> None:
         bias = arm.initial_bias
         need(bias is None or math.isfinite(bias), f"arms.{arm.name}.initial_bias", bias, "finite")
         _check_rates(e, arm, need)
+    if e.adapt is not None:
+        _check_adapting(e, e.adapt, need)
     need(bool(e.seeds), "seeds", "empty", "at least one seed")
     need(all(0 <= seed < 2**63 for seed in e.seeds), "seeds", e.seeds, "from 0 to 2^63 - 1")
     need(len(set(e.seeds)) == len(e.seeds), "seeds", e.seeds, "seeds that differ")
@@ -83,7 +85,19 @@ def _check_rates(e: "Experiment", arm: Arm, need: Callable[[bool, str, Any, str]
     need(arm.visible or visible is None, f"{path}.visible_rate", visible, "none where the arm omits no visible units")
     layers, pictures = max(map(len, e.net.hidden)), e.conv is not None or e.patches is not None
     need(not (rates and pictures), f"{path}.hidden_rates", rates, "empty in image nets, which have one rate")
+    need(not arm.adapt or e.adapt is not None, f"{path}.adapt", True, "false where the experiment has no adapt")
+    need(not arm.adapt or arm.hidden or arm.visible, f"{path}.adapt", True, "false where the arm omits no units")
     need(len(rates) <= layers, f"{path}.hidden_rates", rates, f"no more than the hidden layers, {layers}")
+
+
+def _check_adapting(e: "Experiment", a: Adapt, need: Callable[[bool, str, Any, str], None]) -> None:
+    plain = e.conv is None and e.patches is None and e.pretrain is None and e.data.speech is None
+    need(plain, "adapt", "true", "for dense nets without pretraining")
+    for name, least in (("cases", 1), ("samples", 1), ("start", 0)):
+        need(least <= getattr(a, name) < 2**31, f"adapt.{name}", getattr(a, name), f"from {least} to {2**31 - 1}")
+    need(0 < a.pace < math.inf, "adapt.pace", a.pace, "above 0")
+    need(0 < a.least <= a.most < 1, "adapt.least", a.least, "above 0 and at most adapt.most, which is below 1")
+    need(-math.inf < a.worst < 0, "adapt.worst", a.worst, "a log probability, below 0")
 
 
 def _check_speech(e: "Experiment", speech: Speech, need: Callable[[bool, str, Any, str], None]) -> None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meannet.config.checks import check
-from meannet.config.parts import Arm, Claim, Conv, Data, Dropout, Net, Optim, Patches, Pretrain, Source
+from meannet.config.parts import Adapt, Arm, Claim, Conv, Data, Dropout, Net, Optim, Patches, Pretrain, Source
 from meannet.config.values import build, to_json
 
 # Settings of data and arms that count in a digest only where they are used, since earlier versions did not have them.
-LATER = "selection", "speech", "cases", "conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate"
+LATER = "selection", "speech", "cases", "conv", "weight_decay", "top_decay", "hidden_rates", "visible_rate", "adapt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Experiment:
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     dropout: Dropout = field(default_factory=Dropout)
+    adapt: Adapt | None = None  # where arms adapt their rates
     pretrain: Pretrain | None = None
     conv: Conv | None = None  # for pictures
     patches: Patches | None = None  # for pictures in shards
@@ -81,7 +82,7 @@ class Experiment:
         return self._digest("data", "net", "seeds")
 
     def _digest(self, *names: str) -> str:
-        also = [name for name in ("pretrain", "conv", "patches") if getattr(self, name) is not None]
+        also = [name for name in ("adapt", "pretrain", "conv", "patches") if getattr(self, name) is not None]
         parts = to_json({name: getattr(self, name) for name in (*names, *also)})
         for part in (parts["data"], *parts.get("arms", ())):
             for name in LATER:

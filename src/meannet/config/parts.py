@@ -142,6 +142,19 @@ class Optim:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Adapt:
+    """How arms that do so adapt the rate of each unit (body); the paper has the idea and no numbers."""
+
+    cases: int  # the last so many training cases, which no arm learns from: thinned networks are judged on them
+    samples: int = 10  # thinned networks a case, after each epoch
+    pace: float = 0.5  # how far the log-odds of omission move for an advantage of 1 in log probability
+    start: int = 20  # epochs before the first move
+    least: float = 0.05  # rates stay from this ...
+    most: float = 0.9  # ... to this
+    worst: float = -5.0  # log probability below which it does not matter how wrong a thinned network is
+
+
+@dataclass(frozen=True, kw_only=True)
 class Joint:
     """Training of all layers of a deep Boltzmann machine together."""
 
@@ -214,6 +227,7 @@ class Arm:
     initial_bias: float | None = None
     hidden_rates: tuple[float, ...] = ()  # of each hidden layer, in place of dropout.hidden; the last holds for others
     visible_rate: float | None = None  # in place of dropout.visible
+    adapt: bool = False  # whether units adapt their rates, from these on
     conv: bool = False  # whether units of convolutional layers are omitted too
     weight_decay: float | None = None
     top_decay: float | None = None

@@ -24,7 +24,7 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
 def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting by its path, in order: `net.hidden`, `arms.dropout.lr`, ..."""
     found: dict[str, Any] = {}
-    for group in ("data", "net", "conv", "patches", "dropout", "optim"):
+    for group in ("data", "net", "conv", "patches", "dropout", "adapt", "optim"):
         if getattr(experiment, group) is not None:
             found |= _by_path(group, getattr(experiment, group))
     if experiment.pretrain:
@@ -74,6 +74,8 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     value = getattr(part, name)
     if value is None and name == "pretrain":
         raise ValueError(f"no setting {whole!r}: this experiment does not pretrain; mnist.a2_dbn and others do")
+    if value is None and name == "adapt" and path[1:]:
+        raise ValueError(f"no setting {whole!r}: no arm of this experiment adapts its rates; claims.adapted has such")
     if value is None and name == "conv" and path[1:]:
         raise ValueError(f"no setting {whole!r}: this experiment has no convolutional layers; cifar10.g_conv has")
     if value is None and name == "patches" and path[1:]:

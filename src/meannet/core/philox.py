@@ -18,7 +18,7 @@ ROUNDS = 10
 AT_ONCE = 1 << 20
 
 # What a draw is for; part of its address, so that masks, batch orders and initial weights never share bits.
-MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW = 0, 1, 2, 3, 4, 5
+MASK, ORDER, INITIAL, SAMPLE, GIBBS, VIEW, ADAPT = 0, 1, 2, 3, 4, 5, 6
 
 
 def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -50,6 +50,8 @@ def engine(
     reason = why_not_fast(fleet)
     if fleet.device.type == "cuda" and weights is not None:
         reason = "on a GPU cases with weights are for the plain path"
+    elif fleet.device.type == "cuda" and fleet.adapting:
+        reason = "on a GPU rates that are adapted are for the plain path"
     elif fleet.device.type == "cuda" and not reason:
         reason = why_not_resident(fleet, inputs)
     if path == "fast" and reason:

@@ -115,14 +115,15 @@ class Skipping:
         choices = fleet.groups or fleet.sizes[-1:]
         self.choices = (ctypes.c_int32 * len(choices))(*choices)
         self.panels = [_Panels(fleet, k, width) for k, width in enumerate(self.widths)]
-        self.thresholds = [
-            None if rate is None else _padded_thresholds(rate, units)
-            for rate, units in zip(fleet.rates, fleet.sizes, strict=False)
-        ]
+        self.thresholds: list[Tensor | None] = []
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         fleet, nets, cases = self.fleet, len(self.fleet.seeds), len(self.inputs)
         order = philox.order(fleet.seeds, epoch, cases).contiguous()
+        self.thresholds = [  # anew in each epoch, since rates may be adapted
+            None if rate is None else _padded_thresholds(rate, units)
+            for rate, units in zip(fleet.rates, fleet.sizes, strict=False)
+        ]
         for panels in self.panels:
             panels.fill()
         tally, active = Tally.zero(fleet), torch.zeros(nets, len(fleet.weights) - 1, dtype=torch.uint8)

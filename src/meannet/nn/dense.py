@@ -32,6 +32,7 @@ class Fleet:
     weight_velocities: list[Tensor]
     bias_velocities: list[Tensor]
     groups: tuple[int, ...] = ()  # sizes of several softmaxes side by side; empty: the outputs are one
+    adapting: bool = False  # whether training changes rates too, which are then (nets, units)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -44,7 +45,9 @@ class Fleet:
     def state(self) -> dict[str, Tensor]:
         """Every tensor that training changes, by name; the tensors themselves, not copies."""
         groups = ("weights", "biases", "weight_velocities", "bias_velocities")
-        return {f"{group}.{k}": t for group in groups for k, t in enumerate(getattr(self, group))}
+        found = {f"{group}.{k}": t for group in groups for k, t in enumerate(getattr(self, group))}
+        rates = enumerate(self.rates) if self.adapting else ()
+        return found | {f"rates.{k}": rate for k, rate in rates if rate is not None}
 
     @property
     def floats_a_case(self) -> int:

@@ -17,6 +17,7 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "claims.bound": claims.bound,
     "claims.decaying": claims.decaying,
     "claims.constant": claims.constant,
+    "claims.adapted": claims.adapted,
     "mnist.quick": mnist.quick,
     "mnist.a1": mnist.a1,
     "mnist.a1_relu": mnist.a1_relu,

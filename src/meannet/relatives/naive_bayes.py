@@ -34,14 +34,13 @@ class Curves(NamedTuple):
 
 
 def of_digits(dataset: Dataset) -> Curves:
-    on = tuple(cases.inputs.numpy() >= 0.5 for cases in (dataset.train, dataset.test))
+    on = dataset.train.inputs.numpy() >= 0.5, dataset.test.inputs.numpy() >= 0.5
     return Curves("digits", (10, 20, 50, 100, 200), BernoulliNB, on, on, _targets(dataset))
 
 
 def of_documents(dataset: Dataset) -> Curves:
-    counts, logs = (
-        tuple(matrix(cases, counted) for cases in (dataset.train, dataset.test)) for counted in (True, False)
-    )
+    counts = matrix(dataset.train, True), matrix(dataset.test, True)
+    logs = matrix(dataset.train, False), matrix(dataset.test, False)
     return Curves(dataset.name, (20, 50, 100, 200, 500, 1000), MultinomialNB, counts, logs, _targets(dataset))
 
 
