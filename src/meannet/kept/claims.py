@@ -16,6 +16,7 @@ TABLES = {  # recipes that share a table, by its marker
     "claims.layers": ("claims.layers",),
     "claims.bound": ("claims.bound",),
     "claims.decaying": ("claims.decaying", "claims.constant"),
+    "claims.adapted": ("claims.adapted",),
 }
 DRAWN = {"claims.rates": "rate of hidden units", "claims.inputs": "rate of inputs, hidden units at 0.5"}
 SIZE, SHOWN = (900, 340), (30, 120)  # of the picture, in CSS pixels; errors that it shows

@@ -242,7 +242,7 @@ def conv_dropout() -> Experiment:
         recipe="cifar10.conv_dropout",
         about="Dropout in the convolutional layers as well, beside dropout in the local layer and none; 5,000 images.",
         arms=(*full.arms, everywhere),
-        time="13 minutes on two CPU cores",
+        time="31 minutes on one busy CPU core",
     )
 
 
@@ -266,7 +266,7 @@ def dense_top() -> Experiment:
         conv=replace(full.conv, local=()),
         arms=arms,
         sources=_without(full.sources, "conv.local", "conv.local_filter"),
-        time="15 minutes on two CPU cores",
+        time="40 minutes on one busy CPU core",
     )
 
 
@@ -284,6 +284,7 @@ def no_top() -> Experiment:
             for decay in (0.002, 0.02)
         ),
         sources=_without(full.sources, "optim.lr"),
+        time="35 minutes on one busy CPU core",
     )
 
 
