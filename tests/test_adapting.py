@@ -82,7 +82,7 @@ def test_a_step_is_that_of_thinned_networks_made_by_hand(toy):
     rates = [torch.zeros(1, 64).double(), torch.rand(1, 6, generator=generator).double() * 0.8 + 0.1]
     fleet = dense.initial_fleet((64, 6, 10), [5], rates, units="rectified", sd=0.5)
     before = fleet.rates[1].clone()
-    keep = dense.masks(fleet, 3, range(40), 6)[1][0].double()  # (cases, units)
+    keep = torch.cat([dense.masks(fleet, 3 * 2 + sample, range(20), 6)[1][0] for sample in (0, 1)]).double()
     weights, biases = [w[0].double() for w in fleet.weights], [b[0].double() for b in fleet.biases]
     twice = torch.cat([cases.inputs, cases.inputs]).double()
     hidden = (twice @ weights[0].T + biases[0]).relu() * keep
@@ -91,6 +91,31 @@ def test_a_step_is_that_of_thinned_networks_made_by_hand(toy):
     adapting.adapt_(fleet, cases, 3, settings, [True])
     wanted = adapted(before, torch.stack(advantage)[None], 3.0, settings.least, settings.most)
     np.testing.assert_allclose(fleet.rates[1], wanted, rtol=1e-5)
+
+
+def test_rates_are_the_same_by_both_paths_and_move_from_the_epoch_on_that_is_named(toy, tmp_path):
+    late = replace(toy, adapt=replace(toy.adapt, start=3), arms=toy.arms[1:])
+    for path in ("plain", "fast"):
+        experiments.run(late, tmp_path / path, Options(path=path))
+    plain, fast_ones = (fleet_of(late, tmp_path / path) for path in ("plain", "fast"))
+    for one, other in zip(plain.rates[1:], fast_ones.rates[1:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4)
+        assert (one != 0.5).any()
+    never = replace(late, adapt=replace(toy.adapt, start=4))
+    experiments.run(never, tmp_path / "never")
+    assert all((rate == 0.5).all() for rate in fleet_of(never, tmp_path / "never").rates[1:])
+
+
+def test_each_epoch_draws_masks_of_its_own(toy):
+    digits = data.load(toy.data, say=print)
+    cases = Cases(digits.test.inputs[:20], digits.test.targets[:20])
+    found = []
+    for epoch in (0, 1):
+        rates = [torch.zeros(1, 64).double(), torch.full((1, 6), 0.5).double()]
+        fleet = dense.initial_fleet((64, 6, 10), [5], rates, units="rectified", sd=0.5)
+        adapting.adapt_(fleet, cases, epoch, Adapt(cases=20), [True])
+        found.append(fleet.rates[1])
+    assert not torch.equal(*found)
 
 
 def test_no_arm_learns_from_the_cases_that_rates_are_judged_on(toy, tmp_path, monkeypatch):
@@ -106,7 +131,7 @@ def test_what_cannot_be_adapted_is_refused(toy, tmp_path):
     with pytest.raises(ValueError, match=r"adapt\.cases must be below the 300 training cases, not 300"):
         experiments.run(replace(toy, adapt=Adapt(cases=300)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ValueError, match=r"arms\.adapted, lr 1\.adapt must be false where the experiment has no adapt"):
+    with pytest.raises(ValueError, match=r"arms\.adapted, lr 3\.adapt must be false where the experiment has no adapt"):
         replace(toy, adapt=None)
     for wrong in ({"pace": 0.0}, {"samples": 0}, {"least": 0.0}, {"least": 0.6, "most": 0.5}, {"worst": 0.0}):
         with pytest.raises(ValueError, match=r"^adapt\."):

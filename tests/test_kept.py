@@ -113,6 +113,13 @@ def test_the_picture_of_growth_is_up_to_date_and_nothing_is_cut_off():
         assert 0 < x < width - 20 and 13 < y < height - 5, text.text  # a line of 13 pixels, with what hangs below it
 
 
+def test_the_picture_of_rates_is_up_to_date_with_the_kept_results():
+    drawn, *words = claims.picture(kept.FOLDER)
+    shown = xml.fromstring((PROJECT / "docs" / pages.RATES).read_text(encoding="utf-8")).itertext()
+    card = pictures.card(drawn, *claims.SIZE, *words)
+    assert [*shown] == [*xml.fromstring(card).itertext()], "run `make kept`"
+
+
 def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
     for path in filter(Path.is_file, kept.FOLDER.glob("*/*")):
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -322,7 +329,7 @@ def test_claims_have_a_row_a_setting_and_a_column_a_learning_rate(toy, tmp_path)
     rows = claims.table(claims.TABLES["claims.decaying"], tmp_path, tmp_path).splitlines()
     assert rows[0] == "|  | lr 1 | lr 10 |"
     assert rows[2:4] == ["| decaying |  | 40.0 ± 1.0 |", "| constant | 50.0 ± 1.0 | 2 stopped |"]
-    assert claims.table(claims.TABLES["claims.layers"], tmp_path, tmp_path) == claims.NONE_YET
+    assert claims.table(claims.TABLES["claims.layers"], tmp_path, tmp_path) == claims.EMPTY
 
 
 def test_the_picture_of_rates_has_a_line_a_learning_rate_and_its_title_the_best_of_them(toy, tmp_path):

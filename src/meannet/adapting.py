@@ -7,7 +7,7 @@ from torch import Tensor
 
 from meannet.config import Adapt
 from meannet.core.philox import ADAPT
-from meannet.core.rates import adapted, advantages
+from meannet.core.rates import Presence, adapted
 from meannet.data import Cases
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
@@ -17,7 +17,7 @@ from meannet.train import Engine, Tally
 def apart(cases: Cases, adapt: Adapt) -> tuple[Cases, Cases]:
     """Cases to learn from, and the last ones, on which performance is judged."""
     if not isinstance(cases.inputs, Tensor):
-        raise ValueError("adapt is for cases that are dense numbers; set arms.NAME.adapt=false for these")
+        raise ValueError("adapt is for cases that are dense numbers; leave it out for these")
     if not adapt.cases < len(cases.targets):
         raise ValueError(f"adapt.cases must be below the {len(cases.targets)} training cases, not {adapt.cases}")
     kept = len(cases.targets) - adapt.cases
@@ -41,13 +41,17 @@ class Adapting:
 @torch.no_grad()
 def adapt_(fleet: Fleet, cases: Cases, epoch: int, settings: Adapt, which: Sequence[bool]) -> None:
     """Draw thinned networks for each case, and move the rates of units by how much better those do that have them."""
-    repeated = cases.inputs.repeat(settings.samples, 1)[None]
-    answers = cases.targets.repeat(settings.samples)[None, :, None].expand(len(fleet.seeds), -1, 1)
-    keep = dense.masks(fleet, epoch, range(repeated.shape[1]), ADAPT)
-    outputs = dense.activities(fleet, repeated, keep)[-1].double()
-    performance = outputs.log_softmax(-1).gather(-1, answers)[..., 0].clamp_min(settings.worst)  # (nets, cases)
+    answers = cases.targets[None, :, None].expand(len(fleet.seeds), -1, 1)
+    layers = [Presence() for _ in fleet.rates]
+    for sample in range(settings.samples):
+        keep = dense.masks(fleet, epoch * settings.samples + sample, range(len(cases.targets)), ADAPT)
+        outputs = dense.activities(fleet, cases.inputs[None], keep)[-1].double()
+        performance = outputs.log_softmax(-1).gather(-1, answers)[..., 0].clamp_min(settings.worst)  # (nets, cases)
+        for layer, present in zip(layers, keep, strict=True):
+            if present is not None:
+                layer.add(present, performance)
     chosen = torch.tensor(list(which), device=fleet.device)[:, None]
-    for rate, present in zip(fleet.rates, keep, strict=True):
-        if rate is not None and present is not None:
-            moved = adapted(rate, advantages(present, performance), settings.pace, settings.least, settings.most)
+    for rate, layer in zip(fleet.rates, layers, strict=True):
+        if rate is not None:
+            moved = adapted(rate, layer.advantages(), settings.pace, settings.least, settings.most)
             rate.copy_(torch.where(chosen, moved, rate))

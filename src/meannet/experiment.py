@@ -175,7 +175,7 @@ def _run(
         facts = {
             "name": dataset.name,
             "held_out": experiment.data.held_out,
-            "n_train": len(dataset.train.inputs),
+            "n_train": len(dataset.train.inputs) - (experiment.adapt.cases if experiment.adapt else 0),
             "n_test": sum(len(lot.cases(dataset).test.inputs) for lot in every if lot.hidden == every[0].hidden),
             "image": dataset.image,
             "classes": dataset.classes,
@@ -307,7 +307,8 @@ def _write_environment(folder: RunFolder, where: torch.device, precision: str, p
     """With what a resumed run goes on by where it is not told otherwise."""
     facts = device.environment(where, precision, path, folder.began_with("command", options.command))
     facts["asked_path"] = options.pretrain_path or options.path
-    facts["asked_precision"] = options.precision
+    asked = folder.began_with("asked_precision", "auto")  # which some path may not have had
+    facts["asked_precision"] = asked if options.precision == "auto" else options.precision
     folder.write("environment.json", facts | {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs})
 
 

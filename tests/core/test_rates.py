@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import torch
 
-from meannet.core.rates import adapted, advantages
+from meannet.core.rates import Presence, adapted
 
 
 def test_advantages_are_those_of_all_thinned_networks_where_each_is_there_once():
@@ -13,14 +13,17 @@ def test_advantages_are_those_of_all_thinned_networks_where_each_is_there_once()
     masks = np.array(list(itertools.product((0, 1), repeat=3)))
     values = 2.0 * masks[:, 0] - masks[:, 1] + 0.5 * masks[:, 0] * masks[:, 2]
     by_hand = [values[masks[:, unit] == 1].mean() - values.mean() for unit in range(3)]
-    found = advantages(torch.tensor(masks)[None], torch.tensor(values)[None])
-    np.testing.assert_allclose(found[0], by_hand, rtol=1e-12)
+    presence = Presence()
+    for some in (slice(0, 3), slice(3, 8)):  # as if in two draws
+        presence.add(torch.tensor(masks[some])[None], torch.tensor(values[some])[None])
+    np.testing.assert_allclose(presence.advantages()[0], by_hand, rtol=1e-12)
 
 
 def test_nets_do_not_mix_and_a_unit_that_is_nowhere_present_has_no_advantage():
+    presence = Presence()
     present = torch.tensor([[[1, 0], [0, 0]], [[0, 1], [1, 1]]])
-    performance = torch.tensor([[-1.0, -3.0], [-4.0, -2.0]], dtype=torch.float64)
-    assert advantages(present, performance).tolist() == [[1.0, 0.0], [1.0, 0.0]]
+    presence.add(present, torch.tensor([[-1.0, -3.0], [-4.0, -2.0]], dtype=torch.float64))
+    assert presence.advantages().tolist() == [[1.0, 0.0], [1.0, 0.0]]
 
 
 def test_log_odds_of_omission_fall_by_the_advantage_times_the_pace():

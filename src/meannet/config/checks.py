@@ -96,7 +96,8 @@ def _check_adapting(e: "Experiment", a: Adapt, need: Callable[[bool, str, Any, s
     for name, least in (("cases", 1), ("samples", 1), ("start", 0)):
         need(least <= getattr(a, name) < 2**31, f"adapt.{name}", getattr(a, name), f"from {least} to {2**31 - 1}")
     need(0 < a.pace < math.inf, "adapt.pace", a.pace, "above 0")
-    need(0 < a.least <= a.most < 1, "adapt.least", a.least, "above 0 and at most adapt.most, which is below 1")
+    need(0 < a.most < 1, "adapt.most", a.most, "above 0 and below 1")
+    need(0 < a.least <= a.most, "adapt.least", a.least, "above 0 and at most adapt.most")
     need(-math.inf < a.worst < 0, "adapt.worst", a.worst, "a log probability, below 0")
 
 

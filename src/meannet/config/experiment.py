@@ -97,6 +97,7 @@ class Experiment:
             self,
             net=replace(self.net, hidden=self.net.hidden[:1]),
             optim=self.optim.compressed(epochs),
+            adapt=self.adapt and replace(self.adapt, start=self.adapt.start * epochs // self.optim.epochs),
             pretrain=self.pretrain.quick() if self.pretrain else None,
             seeds=self.seeds[:2],
             record_every=1,

@@ -72,14 +72,8 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
         where = whole[: len(whole) - len(".".join(path))]
         raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
     value = getattr(part, name)
-    if value is None and name == "pretrain":
-        raise ValueError(f"no setting {whole!r}: this experiment does not pretrain; mnist.a2_dbn and others do")
-    if value is None and name == "adapt" and path[1:]:
-        raise ValueError(f"no setting {whole!r}: no arm of this experiment adapts its rates; claims.adapted has such")
-    if value is None and name == "conv" and path[1:]:
-        raise ValueError(f"no setting {whole!r}: this experiment has no convolutional layers; cifar10.g_conv has")
-    if value is None and name == "patches" and path[1:]:
-        raise ValueError(f"no setting {whole!r}: this experiment learns from no patches; imagenet.h_dropout does")
+    if value is None and name in _ABSENT:
+        raise ValueError(f"no setting {whole!r}: {_ABSENT[name]}")
     if dataclasses.is_dataclass(value) or (name == "arms"):
         if not path[1:]:
             raise ValueError(
@@ -94,6 +88,12 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
     return replace(part, **{name: parse(hints[name], text, whole)})
 
 
+_ABSENT = {  # groups that an experiment may be without
+    "pretrain": "this experiment does not pretrain; mnist.a2_dbn and others do",
+    "adapt": "no arm of this experiment adapts its rates; those of claims.adapted do",
+    "conv": "this experiment has no convolutional layers; cifar10.g_conv has",
+    "patches": "this experiment learns from no patches; imagenet.h_dropout does",
+}
 _NOT_SETTINGS = (
     "recipe",
     "paper",

@@ -4,15 +4,25 @@ import torch
 from torch import Tensor
 
 
-def advantages(present: Tensor, performance: Tensor) -> Tensor:
-    """How much better thinned networks do on average where a unit is present than over all; (nets, units).
+class Presence:
+    """How thinned networks do with each unit of a layer, added up over draws of masks."""
 
-    `present` is 1 where a unit was not omitted, (nets, cases, units), `performance` of each of these thinned networks
-    is (nets, cases). A unit that is present nowhere has no advantage.
-    """
-    present = present.to(performance.dtype)
-    differences = performance - performance.mean(1, keepdim=True)
-    return (present * differences[..., None]).sum(1) / present.sum(1).clamp_min(1)
+    def __init__(self) -> None:
+        self.cases = 0
+        self.total, self.there, self.times = (torch.zeros((), dtype=torch.float64) for _ in range(3))
+
+    def add(self, present: Tensor, performance: Tensor) -> None:
+        """`present` is 1 where a unit was not omitted, (nets, cases, units); `performance` is (nets, cases)."""
+        present = present.to(performance.dtype)
+        self.cases += performance.shape[1]
+        self.total = self.total.to(performance.device) + performance.sum(1)
+        self.there = self.there.to(performance.device) + torch.bmm(performance[:, None], present)[:, 0]
+        self.times = self.times.to(performance.device) + present.sum(1)
+
+    def advantages(self) -> Tensor:
+        """Mean performance where a unit was present, less the mean over all, (nets, units); 0 if it never was."""
+        differences = self.there / self.times.clamp_min(1) - self.total[:, None] / self.cases
+        return torch.where(self.times > 0, differences, 0.0)
 
 
 def adapted(rates: Tensor, advantage: Tensor, pace: float, least: float, most: float) -> Tensor:

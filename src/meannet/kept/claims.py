@@ -8,7 +8,7 @@ from pathlib import Path
 from meannet.kept import Result, files, link, load, markdown_table
 from meannet.report.written import count, duration, several, short, spread
 
-NONE_YET = "No result is kept yet."
+EMPTY = "No result is kept yet."
 RELATIVES = "relatives"  # results/relatives is of `python -m meannet.relatives`
 TABLES = {  # recipes that share a table, by its marker
     "claims.rates": ("claims.rates",),
@@ -37,7 +37,7 @@ def table(which: Sequence[str], folder: Path, base: Path) -> str:
     """A row a setting, a column a learning rate: test errors, mean and spread over seeds; nets that were stopped."""
     kept = [pair for recipe in which for pair in zip(files(recipe, folder), load(recipe, folder), strict=True)]
     if not kept:
-        return NONE_YET
+        return EMPTY
     rows: dict[str, dict[float, str]] = {}
     for _, result in kept:
         for (setting, lr), arm in _arms(result).items():
@@ -55,7 +55,7 @@ def averaging_table(folder: Path, base: Path) -> str:
     """A row a way of averaging, a column a number of networks."""
     found = _relative("averaging", folder)
     if found is None:
-        return NONE_YET
+        return EMPTY
     counts = list(dict.fromkeys(row["networks"] for row in found["rows"]))
     cells: dict[str, list[str]] = {}
     for row in found["rows"]:
@@ -72,7 +72,7 @@ def bayes_table(folder: Path, base: Path) -> str:
     """A row a data set and number of training cases, a column a classifier."""
     found = _relative("naive_bayes", folder)
     if found is None:
-        return NONE_YET
+        return EMPTY
     ways = list(dict.fromkeys(row["way"] for row in found["rows"]))
     cells: dict[tuple[str, int], list[str]] = {}
     for row in found["rows"]:
@@ -118,8 +118,9 @@ def picture(folder: Path) -> tuple[str, str, str] | None:
             axes = made.add_axes((0.05 + 0.5 * number, 0.15, 0.44, 0.76))
             for k, (lr, line) in enumerate(_lines(results[recipe]).items()):
                 axes.plot(list(line), list(line.values()), "o-", color=ARMS[k], linewidth=2.2, markersize=5)
-                last = max(rate for rate, errors in line.items() if errors < SHOWN[1])
-                axes.annotate(f"lr {lr:g}", (last, line[last]), (8, -5), textcoords="offset points", color=ARMS[k])
+                shown = [(rate, errors) for rate, errors in line.items() if errors < SHOWN[1]]
+                for end in shown[-1:]:
+                    axes.annotate(f"lr {lr:g}", end, (8, -5), textcoords="offset points", color=ARMS[k])
             axes.set_ylim(*SHOWN)
             judged = count(results[recipe]["data"]["n_test"])
             axes.set_title(f"test errors of {judged}", loc="left", color=SOFT, fontsize=13)
