@@ -147,7 +147,7 @@ class Adapt:
 
     cases: int  # the last so many training cases, which no arm learns from: thinned networks are judged on them
     samples: int = 10  # thinned networks a case, after each epoch
-    pace: float = 0.5  # how far the log-odds of omission move for an advantage of 1 in log probability
+    pace: float = 0.1  # how far the log-odds of omission move for an advantage of 1 in log probability
     start: int = 20  # epochs before the first move
     least: float = 0.05  # rates stay from this ...
     most: float = 0.9  # ... to this
