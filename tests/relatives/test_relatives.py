@@ -63,6 +63,9 @@ def test_the_command_writes_a_comparison_and_refuses_others(digits, tmp_path, mo
     assert command.main(["averaging", "-o", str(tmp_path / "new")]) == 0
     found = json.loads((tmp_path / "new" / "averaging.json").read_text())
     assert found["rows"] == [{"way": "bagging"}] and found["data"][0]["digest"] == digits.digest and found["date"]
+    (tmp_path / "a file").touch()
+    assert command.main(["averaging", "-o", str(tmp_path / "a file")]) == 1
+    assert capsys.readouterr().err.startswith("meannet.relatives: ")
     with pytest.raises(SystemExit):
         command.main(["boosting"])
     assert "invalid choice: 'boosting'" in capsys.readouterr().err

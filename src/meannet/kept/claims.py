@@ -1,12 +1,11 @@
 """What docs/claims.md shows: errors of the recipes claims.* by setting and learning rate; relatives of dropout."""
 
 import json
-import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from meannet.kept import Result, files, link, load, markdown_table
-from meannet.report.written import count, duration, several, short, spread
+from meannet.report.written import count, duration, several, short, spread, spread_of
 
 EMPTY = "No result is kept yet."
 RELATIVES = "relatives"  # results/relatives is of `python -m meannet.relatives`
@@ -59,7 +58,7 @@ def averaging_table(folder: Path, base: Path) -> str:
     counts = list(dict.fromkeys(row["networks"] for row in found["rows"]))
     cells: dict[str, list[str]] = {}
     for row in found["rows"]:
-        cells.setdefault(f"{row['way']}, lr {row['lr']:g}", []).append(_errors(row["errors"]))
+        cells.setdefault(f"{row['way']}, lr {row['lr']:g}", []).append(spread_of(row["errors"]))
     heads = ("networks averaged", *map(str, counts))
     rows = [(way, *errors) for way, errors in cells.items()]
     first = found["rows"][0]
@@ -77,7 +76,7 @@ def bayes_table(folder: Path, base: Path) -> str:
     cells: dict[tuple[str, int], list[str]] = {}
     for row in found["rows"]:
         percents = [100 * errors / row["n_test"] for errors in row["errors"]]
-        cells.setdefault((row["data"], row["cases"]), []).append(_errors(percents))
+        cells.setdefault((row["data"], row["cases"]), []).append(spread_of(percents))
     rows = [(name, count(cases), *errors) for (name, cases), errors in cells.items()]
     heads = ("data", "cases", *(f"{way}, %" for way in ways))
     repeats = several(len(found["rows"][0]["errors"]), "repeat")
@@ -88,10 +87,6 @@ def bayes_table(folder: Path, base: Path) -> str:
 def _relative(name: str, folder: Path) -> Result | None:
     path = folder / RELATIVES / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def _errors(values: Sequence[float]) -> str:
-    return spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def _with_words(

@@ -1,13 +1,12 @@
 """Tables of kept results, in markdown: errors beside the paper's, choices, asides, baselines."""
 
 import json
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from meannet.kept import NONE_YET, Result, files, judged_on, link, load, markdown_table, scattered
-from meannet.report.written import count, duration, plain, spread
+from meannet.report.written import count, duration, plain, spread, spread_of
 
 ARMS = "backprop", "dropout", "dropout+input"
 LABELS = "few_labels"  # results/few_labels is of examples/few_labels.py
@@ -167,8 +166,7 @@ def labels_table(folder: Path, base: Path) -> str:
 
 
 def _share(errors: Sequence[int], n_test: int) -> str:
-    per_cent = [100 * wrong / n_test for wrong in errors]
-    return f"{spread(statistics.fmean(per_cent), statistics.stdev(per_cent) if len(per_cent) > 1 else None)} %"
+    return f"{spread_of([100 * wrong / n_test for wrong in errors])} %"
 
 
 BLOCKS = {  # by the marker of a page

@@ -17,7 +17,7 @@ VISIBLE = 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
 
 def rates() -> Experiment:
     """Almost all probabilities help, and more extreme ones tend to be worse: the same for both hidden layers."""
-    arms = [replace(_hidden(rate), name=f"rate {rate:g}") for rate in HIDDEN]
+    arms = [_hidden(f"rate {rate:g}", rate) for rate in HIDDEN]
     return _experiment(
         "claims.rates",
         "Test errors on 1,000 digits by the probability of omitting a hidden unit.",
@@ -38,9 +38,9 @@ def inputs() -> Experiment:
 def layers() -> Experiment:
     """Dropout in all hidden layers works better than in only one."""
     arms = (
-        replace(_hidden(0.5), name="all hidden layers"),
-        replace(_hidden(0.5, 0.0), name="the first alone"),
-        replace(_hidden(0.0, 0.5), name="the second alone"),
+        _hidden("all hidden layers", 0.5),
+        _hidden("the first alone", 0.5, 0.0),
+        _hidden("the second alone", 0.0, 0.5),
         Arm(name="none"),
     )
     return _experiment(
@@ -56,7 +56,7 @@ def bound() -> Experiment:
     With logistic units, as in mnist.a1: no bound keeps rectified ones alive at a learning rate of 10.
     """
     arms = [
-        replace(_hidden(0.5), name=f"l {limit:g}" if limit < math.inf else "no bound", limit=limit)
+        replace(_hidden(f"l {limit:g}" if limit < math.inf else "no bound", 0.5), limit=limit)
         for limit in (1.0, 4.0, 15.0, 60.0, math.inf)
     ]
     full = _experiment(
@@ -75,7 +75,7 @@ def decaying() -> Experiment:
     full = _experiment(
         "claims.decaying",
         "Test errors on 1,000 digits with learning rates that end at a hundredth of what they start at.",
-        _at_each([replace(_hidden(0.5), name="decaying")], (0.3, 1.0, 3.0, 10.0)),
+        _at_each([_hidden("decaying", 0.5)], (0.3, 1.0, 3.0, 10.0)),
     )
     return replace(full, optim=replace(full.optim, decay=0.01 ** (1 / full.optim.epochs)))
 
@@ -85,9 +85,7 @@ def constant() -> Experiment:
     full = _experiment(
         "claims.constant",
         "Test errors on 1,000 digits with learning rates that stay as they are, to be set beside claims.decaying.",
-        _at_each(
-            [replace(_hidden(0.5), name="constant"), Arm(name="constant, none omitted")], (0.1, 0.3, 1.0, 3.0, 10.0)
-        ),
+        _at_each([_hidden("constant", 0.5), Arm(name="constant, none omitted")], (0.1, 0.3, 1.0, 3.0, 10.0)),
     )
     return replace(full, optim=replace(full.optim, decay=1.0))
 
@@ -98,7 +96,7 @@ def adapted() -> Experiment:
     Sixty of the 300 training cases are that set, and no arm learns from them. The learning rate was the better of 1 and
     3 on held-out cases, for both arms.
     """
-    arms = replace(_hidden(0.5), name="rates of 0.5"), replace(_hidden(0.5), name="adapted", adapt=True)
+    arms = _hidden("rates of 0.5", 0.5), replace(_hidden("adapted", 0.5), adapt=True)
     full = _experiment(
         "claims.adapted",
         "Test errors on 1,000 digits with rates of 0.5, and with rates that each unit adapts from there on.",
@@ -109,8 +107,8 @@ def adapted() -> Experiment:
     return replace(full, seeds=tuple(range(20)), sources=(*full.sources, pace))
 
 
-def _hidden(*rates: float) -> Arm:
-    return Arm(name="", hidden=True, hidden_rates=rates)
+def _hidden(name: str, *rates: float) -> Arm:
+    return Arm(name=name, hidden=True, hidden_rates=rates)
 
 
 def _at_each(arms: Sequence[Arm], rates: Sequence[float]) -> tuple[Arm, ...]:

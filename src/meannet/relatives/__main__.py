@@ -49,8 +49,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for name in options.names:
         path = Path(options.out) / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(document(name, print), indent=1) + "\n").encode())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, (json.dumps(document(name, print), indent=1) + "\n").encode())
+        except (data.DataError, OSError) as error:
+            print(f"meannet.relatives: {error}", file=sys.stderr)
+            return 1
         print(f"wrote {path}")
     return 0
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import zero_one_loss
 
 from meannet.data import Cases
 from meannet.estimators import DropoutClassifier
@@ -76,4 +75,4 @@ def bootstrap(targets: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _errors(each: np.ndarray, test: Cases) -> int:
-    return int(zero_one_loss(test.targets.numpy(), each.mean(0).argmax(1), normalize=False))
+    return int((each.mean(0).argmax(1) != test.targets.numpy()).sum())

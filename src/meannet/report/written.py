@@ -1,5 +1,8 @@
 """How the report and the command line write numbers."""
 
+import statistics
+from collections.abc import Sequence
+
 MINUS, NONE = "−", "–"
 
 
@@ -30,6 +33,11 @@ def signed(value: float | None) -> str:
 def spread(mean: float | None, sd: float | None) -> str:
     """mean ± sd; the mean alone where one seed has no spread."""
     return decimal(mean) if sd is None or mean is None else f"{decimal(mean)} ± {decimal(sd)}"
+
+
+def spread_of(values: Sequence[float]) -> str:
+    """The same of single values."""
+    return spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def percent(part: float | None, whole: int) -> str:
