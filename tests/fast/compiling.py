@@ -26,10 +26,9 @@ POINTERS = {
     torch.int64: "*i64",
     torch.int32: "*i32",
     torch.int16: "*i16",
-    torch.int8: "*i8",
     torch.uint8: "*u8",
 }
-OPTIONS = ("num_warps", "num_stages", "maxnreg")
+OPTIONS = ("num_warps", "num_stages")
 H200 = GPUTarget("cuda", 90, 32)
 SHARED = 232_448  # bytes that a block of threads can have there
 
@@ -52,8 +51,7 @@ class Compiling:
         return self.launch
 
     def launch(self, *given, **named):
-        asked = {name: named.pop(name, None) for name in OPTIONS}
-        options = {name: value for name, value in asked.items() if value is not None}
+        options = {name: named.pop(name) for name in OPTIONS if named.get(name) is not None}
         values = dict(zip(self.kernel.arg_names, given, strict=False)) | named
         constants = {p.name: values[p.name] for p in self.kernel.params if p.is_constexpr}
         types = {name: "constexpr" if name in constants else typed(value) for name, value in values.items()}

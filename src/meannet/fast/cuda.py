@@ -34,12 +34,9 @@ class Tile(NamedTuple):
 
 FEW_NETS = 3
 LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
-FORWARD_OF_MANY = Tile(128, 128, 64, 4, 3)
-BACKWARD_OF_MANY = Tile(128, 128, 64, 4, 3)
+LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
 HIDDEN_STEP = Tile(64, 64, 128, 4, 2)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
-# Registers of a thread in a step; with as many as the compiler takes fewer blocks fit and less is on its way.
-STEP_REGISTERS = 128
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
 
@@ -191,7 +188,6 @@ class _Piece:
         *hidden_sizes, outputs = fleet.sizes
         self.width = max(16, triton.next_power_of_2(outputs))
         self.activities = [torch.empty(nets, cases, n, dtype=engine.dtype, device=device) for n in hidden_sizes]
-        self.masks = [torch.empty_like(a, dtype=torch.int8) for a in self.activities[1:]]
         self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
         self.scaled_deltas = [torch.empty_like(a) for a in self.activities[1:]]
@@ -252,12 +248,7 @@ class _Piece:
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
         seeds, sizes, last = fleet.seeds[lane], fleet.sizes, len(fleet.weights) - 1
         nets = len(seeds)
-        few = nets <= FEW_NETS
-        if side is not None:
-            side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for k in range(1, last + 1):
-                self.draw_masks(k, offset, lane)
+        tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
         at_least, padded = _of(engine.thresholds[0], lane, seeds)
         kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
             engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
@@ -265,18 +256,15 @@ class _Piece:
             engine.cases, cases, sizes[0], padded,
             MASKED=engine.thresholds[0] is not None, CUT=engine.cut, CASES=4, UNITS=256,
         )  # fmt: skip
-        if side is not None:
-            torch.cuda.current_stream().wait_stream(side)
-        tile = LAYER_OF_FEW if few else FORWARD_OF_MANY
-        rows = _rows(tile, cases)
         for k in range(last):
-            kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, rows), nets)](
+            at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
+            kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), nets)](
                 self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
-                engine.scales[k][lane], fleet.biases[k][lane], self.masks[k][lane],
+                engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
                 self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
-                cases, sizes[k + 1], sizes[k], engine.squares[k].shape[1], last,
+                cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last,
                 LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
-                CASES=rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
+                CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
             )  # fmt: skip
         kernels.output_layer[(triton.cdiv(cases, 16), nets)](
             self.activities[-1][lane], engine.weights[last][lane], fleet.biases[last][lane], engine.targets,
@@ -285,7 +273,7 @@ class _Piece:
         )  # fmt: skip
         for k in range(last, -1, -1):
             if k > 0:
-                self.backward(k, lane, LAYER_OF_FEW if few else BACKWARD_OF_MANY)
+                self.backward(k, lane, tile)
             if side is not None:
                 side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -293,27 +281,16 @@ class _Piece:
         if side is not None:
             torch.cuda.current_stream().wait_stream(side)
 
-    def draw_masks(self, k: int, offset: int, lane: slice) -> None:
-        """Which units of layer k are kept in this update, for each net and case."""
-        engine, seeds, units = self.engine, self.engine.fleet.seeds[lane], self.engine.fleet.sizes[k]
-        if engine.thresholds[k] is None:
-            return
-        at_least, padded = _of(engine.thresholds[k], lane, seeds)
-        kernels.draw_masks[(triton.cdiv(units, 256), triton.cdiv(self.cases, 4), len(seeds))](
-            at_least, seeds, engine.first_update, offset, k, self.masks[k - 1][lane],
-            self.cases, units, padded, CASES=4, UNITS=256,
-        )  # fmt: skip
-
     def backward(self, k: int, lane: slice, tile: Tile) -> None:
         """Derivatives of the layer below weight layer k, taken before that layer is changed."""
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
-        sizes, outputs, rows = fleet.sizes, k == len(fleet.weights) - 1, _rows(tile, cases)
-        grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(cases, rows), len(fleet.seeds[lane])
+        sizes, outputs = fleet.sizes, k == len(fleet.weights) - 1
+        grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(cases, tile.rows), len(fleet.seeds[lane])
         kernels.backward_layer[grid](
             self.scaled_deltas[k][lane], engine.weights[k][lane], self.slopes[k - 1][lane], engine.scales[k - 1][lane],
             self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRECISION=engine.dot,
-            CASES=rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
+            CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
@@ -331,7 +308,7 @@ class _Piece:
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
-            num_warps=tile.warps, num_stages=tile.stages, maxnreg=STEP_REGISTERS if engine.split else None,
+            num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
 
@@ -370,11 +347,6 @@ def _thresholds(rate: Tensor, units: int) -> Tensor:
     per_unit = torch.zeros(len(rate), -(-units // 8) * 8, dtype=torch.float64, device=rate.device)
     per_unit[:, :units] = rate
     return thresholds(per_unit)
-
-
-def _rows(tile: Tile, cases: int) -> int:
-    """Cases that a block takes: no more than there are, to the next power of two."""
-    return min(tile.rows, max(16, triton.next_power_of_2(cases)))
 
 
 def _of(limits: Tensor | None, lane: slice, unused: Tensor) -> tuple[Tensor, int]:

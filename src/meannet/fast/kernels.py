@@ -1,9 +1,8 @@
 """Triton kernels for one update of a fleet of dense nets (A.1), the fast twin of nn/dense.py, and for pretraining.
 
-Masks of hidden units are drawn by themselves, while inputs are gathered, so that the blocks of a product, which
-are few, do not spend their time on that. Activities and slopes of omitted units are exact zeros. The gradient product
-of a layer ends in the update itself: momentum and step happen while a tile of the weights is at hand, and no gradient
-is ever stored.
+Masks are drawn where they are used. Activities and slopes of omitted units are exact zeros. The gradient product of a
+layer ends in the update itself: momentum and step happen while a tile of the weights is at hand, and no gradient is
+ever stored.
 
 The norm bound needs whole rows, and a tile has only a part of each. So `gradient_step` leaves the squared length of
 each row's part in `squares`, and the weights are the stored ones times a scale per row, which follows from the squares.
@@ -135,25 +134,9 @@ def gather(
 
 
 @triton.jit(do_not_specialize=["offset", "layer"])
-def draw_masks(
-    thresholds, seeds, first_update, offset, layer, masks, cases, units: tl.constexpr, padded,
-    CASES: tl.constexpr, UNITS: tl.constexpr,
-):  # fmt: skip
-    """masks[net, case, unit] := 1 where the unit is kept for the case, else 0."""
-    net = tl.program_id(2).to(tl.int64)
-    case = tl.program_id(1) * CASES + tl.arange(0, CASES)
-    first = tl.program_id(0) * UNITS
-    unit = first + tl.arange(0, UNITS)
-    update = (tl.load(first_update) + offset).to(tl.int32)
-    keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
-    inside = (case[:, None] < cases) & (unit[None, :] < units)
-    tl.store(masks + (net * cases + case[:, None]) * units + unit[None, :], keep.to(tl.int8), mask=inside)
-
-
-@triton.jit
 def forward_layer(
-    below, weight, squares, limits, scales, bias, masks,
-    above, slopes, active, cases, units: tl.constexpr, inputs: tl.constexpr, parts: tl.constexpr, layers,
+    below, weight, squares, limits, scales, bias, thresholds, seeds, first_update, offset, layer,
+    above, slopes, active, cases, units: tl.constexpr, inputs: tl.constexpr, padded, parts: tl.constexpr, layers,
     LOGISTIC: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
     CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -164,7 +147,8 @@ def forward_layer(
     """
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
-    unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+    first = tl.program_id(0) * UNITS
+    unit = first + tl.arange(0, UNITS)
     column = tl.arange(0, BLOCK)
     real = unit < units
     a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
@@ -194,10 +178,11 @@ def forward_layer(
         a = tl.maximum(z, 0.0)
         slope = (z > 0).to(tl.float32)
     inside = (case[:, None] < cases) & real[None, :]
-    place = (net * cases + case[:, None]) * units + unit[None, :]
     if MASKED:
-        keep = tl.load(masks + place, mask=inside, other=0) != 0
+        update = (tl.load(first_update) + offset).to(tl.int32)
+        keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
         a, slope = tl.where(keep, a, 0.0), tl.where(keep, slope, 0.0)
+    place = (net * cases + case[:, None]) * units + unit[None, :]
     tl.store(above + place, a.to(above.dtype.element_ty), mask=inside)
     tl.store(slopes + place, slope.to(slopes.dtype.element_ty), mask=inside)
     if not LOGISTIC and tl.max(tl.where(inside, a, 0.0)) > 0:
