@@ -31,6 +31,9 @@ def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, 
         device=where,
     )
     fleet.adapting = experiment.adapt is not None
+    if any(arm.weight_decay for arm in experiment.arms):
+        decays = [arm.weight_decay or 0.0 for arm, _ in pairs]
+        fleet.decay = torch.tensor(decays, device=where)[:, None, None]
     return fleet
 
 

@@ -184,6 +184,35 @@ def test_one_update_is_a_loop_over_nets_and_cases(units, output, cases):
 
 
 @BOTH
+def test_a_decay_is_the_gradient_of_half_the_squared_weights_and_leaves_biases_alone(units):
+    fleet, decays = make(units), [0.0, 0.3, 2.0]
+    fleet.decay = torch.tensor(decays, dtype=torch.float64)[:, None, None]
+    inputs, targets = a_batch(fleet)
+    keep, steps, momentum = dense.masks(fleet, 4, range(CASES)), [0.5, 0.2, 0.1], 0.7
+    before = {name: tensor.clone() for name, tensor in fleet.state().items()}
+    take_update(fleet, inputs, targets, keep, steps, momentum, [math.inf] * 3)
+    for net, decay in enumerate(decays):
+        weights, biases = (
+            [before[f"{kind}.{k}"][net].clone().requires_grad_() for k in range(3)] for kind in ("weights", "biases")
+        )
+        loss = mean_loss(units, "softmax", weights, biases, inputs[net], [k[net] for k in keep], targets[net])
+        (loss + decay / 2 * sum(weight.square().sum() for weight in weights)).backward()
+        for kind, parameters in (("weight", weights), ("bias", biases)):
+            for k, parameter in enumerate(parameters):
+                name = f"{kind}_velocities.{k}"
+                expected = momentum * before[name][net] - steps[net] * parameter.grad
+                torch.testing.assert_close(fleet.state()[name][net], expected, rtol=1e-12, atol=1e-13)
+
+
+def test_nets_picked_out_of_a_fleet_keep_their_own_decay():
+    fleet = make("logistic")
+    fleet.decay = torch.tensor([0.1, 0.2, 0.3])[:, None, None]
+    assert fleet.pick([2, 0]).decay.flatten().tolist() == pytest.approx([0.3, 0.1])
+    fleet.decay = None
+    assert fleet.pick([1]).decay is None
+
+
+@BOTH
 def test_the_bound_is_on_hidden_units_incoming_weights_and_on_nothing_else(units):
     free, bound = make(units, sd=2.0), make(units, sd=2.0)
     inputs, targets = a_batch(free)

@@ -72,8 +72,10 @@ def check(e: "Experiment") -> None:
         _check_conv(e, e.conv, need)
     else:
         for arm in e.arms:
-            own = arm.conv or arm.weight_decay is not None or arm.top_decay is not None
-            need(not own, f"arms.{arm.name}", "conv or decay", "without settings of convolutional nets")
+            own = arm.conv or arm.top_decay is not None
+            need(not own, f"arms.{arm.name}", "conv or top_decay", "without settings of convolutional nets")
+            good = arm.weight_decay is None or 0 <= arm.weight_decay < math.inf
+            need(good, f"arms.{arm.name}.weight_decay", arm.weight_decay, "0 or more")
 
 
 def _check_rates(e: "Experiment", arm: Arm, need: Callable[[bool, str, Any, str], None]) -> None:

@@ -229,7 +229,7 @@ class Arm:
     visible_rate: float | None = None  # in place of dropout.visible
     adapt: bool = False  # whether units adapt their rates, from these on
     conv: bool = False  # whether units of convolutional layers are omitted too
-    weight_decay: float | None = None
+    weight_decay: float | None = None  # of convolutional filters; in dense nets, of all weights
     top_decay: float | None = None
 
 

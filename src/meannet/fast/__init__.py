@@ -133,6 +133,8 @@ def why_not_fast(fleet: Fleet) -> str:
     """Empty where the fast path can run."""
     if fleet.weights[0].dtype != torch.float32:
         return "the fast paths train float32 nets only"
+    if fleet.decay is not None:
+        return "nets whose weights decay are for the plain path"
     if fleet.device.type == "cpu":
         from meannet.fast.cpu import library
 

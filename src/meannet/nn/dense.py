@@ -33,6 +33,7 @@ class Fleet:
     bias_velocities: list[Tensor]
     groups: tuple[int, ...] = ()  # sizes of several softmaxes side by side; empty: the outputs are one
     adapting: bool = False  # whether training changes rates too, which are then (nets, units)
+    decay: Tensor | None = None  # what multiplies half of the weights' squared lengths in the loss, (nets, 1, 1)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -73,6 +74,7 @@ class Fleet:
             biases=taken(self.biases),
             weight_velocities=taken(self.weight_velocities),
             bias_velocities=taken(self.bias_velocities),
+            decay=None if self.decay is None else taken([self.decay])[0],
         )
 
     def mean_outputs(self, inputs: Tensor) -> Tensor:
@@ -217,6 +219,8 @@ def update_(
         weight, velocity = fleet.weights[k], fleet.weight_velocities[k]
         scaled = delta * step  # (nets, cases, units)
         velocity.baddbmm_(scaled.mT, below.expand(len(weight), -1, -1), beta=momentum, alpha=-1)
+        if fleet.decay is not None:
+            velocity.sub_(step * fleet.decay * weight)
         weight.add_(velocity)
         fleet.biases[k].add_(fleet.bias_velocities[k].mul_(momentum).sub_(scaled.sum(1)))
         if k < last:

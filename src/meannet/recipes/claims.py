@@ -1,4 +1,4 @@
-"""What the body says of rates, and A.1 of bound and learning rate, tried on scikit-learn's digits.
+"""What the body says of rates, and A.1 of bound, learning rate and momentum, tried on scikit-learn's digits.
 
 Arms are there at several learning rates, and all are shown. No setting of another recipe is chosen by these errors.
 """
@@ -13,6 +13,7 @@ from meannet.recipes.digits import digits
 LEARNING_RATES = 0.3, 1.0, 3.0
 HIDDEN = 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9
 VISIBLE = 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
+OF_A1 = "bound", "decaying", "constant", "high_momentum", "low_momentum"  # the others are of the body
 
 
 def rates() -> Experiment:
@@ -90,6 +91,44 @@ def constant() -> Experiment:
     return replace(full, optim=replace(full.optim, decay=1.0))
 
 
+def shrinking() -> Experiment:
+    """Dropout is a much better regulariser than shrinking weights towards zero (body): a penalty, and no bound."""
+    arms = [
+        Arm(name=f"penalty {decay:g}", weight_decay=decay, limit=math.inf)
+        for decay in (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)
+    ]
+    arms += [Arm(name="neither", limit=math.inf), _hidden("half of the hidden units omitted", 0.5)]
+    full = _experiment(
+        "claims.shrinking",
+        "Test errors on 1,000 digits with a penalty on squared weights, and with half of the hidden units omitted.",
+        _at_each(arms, (0.1, *LEARNING_RATES)),
+    )
+    bound = Source(path="optim.limit", section="A.1; nets with a penalty have none", paper="15")
+    return replace(full, sources=(*(s for s in full.sources if s.path != bound.path), bound))
+
+
+def high_momentum() -> Experiment:
+    """A high final momentum makes learning stable where each gradient is of another thinned network (A.1)."""
+    return _with_momentum("claims.high_momentum", "momentum to 0.99", 0.99)
+
+
+def low_momentum() -> Experiment:
+    """The same with the momentum that the other starts from."""
+    return _with_momentum("claims.low_momentum", "momentum 0.5", 0.5)
+
+
+def _with_momentum(name: str, called: str, end: float) -> Experiment:
+    """Momentum is at its end after a fifth of the epochs, about as in A.1."""
+    arms = _hidden(called, 0.5), Arm(name=f"{called}, none omitted")
+    full = _experiment(
+        name,
+        f"Test errors on 1,000 digits with a final momentum of {end:g}, half of the hidden units omitted and none.",
+        _at_each(arms, (0.3, 1.0, 3.0, 10.0)),
+    )
+    optim = replace(full.optim, momentum_end=end, momentum_epochs=full.optim.epochs // 5)
+    return replace(full, optim=optim)
+
+
 def adapted() -> Experiment:
     """Adapting each unit's rate on a validation set makes the method slightly better (body).
 
@@ -122,7 +161,7 @@ def _experiment(name: str, about: str, arms: tuple[Arm, ...], adapt: Adapt | Non
     return replace(
         full,
         recipe=name,
-        paper="A.1" if name.partition(".")[2] in ("bound", "decaying", "constant") else "body, what else was tried",
+        paper="A.1" if name.partition(".")[2] in OF_A1 else "body, what else was tried",
         about=about,
         arms=arms,
         adapt=adapt,
