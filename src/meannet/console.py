@@ -284,7 +284,7 @@ def evaluate_and_tell(options: argparse.Namespace) -> int:
     rows = experiments.evaluate(folder, options.samples, where, screen.console(stderr=True).print)
     if not rows:
         raise RuntimeError(f"every net of {folder.path} was stopped; there is nothing to evaluate")
-    document = {"samples": options.samples, "rows": rows}
+    document = experiments.evaluation(folder.experiment(), options.samples, rows, where)
     if options.json:
         print(json.dumps(document))
     else:

@@ -117,6 +117,18 @@ def evaluate(folder: RunFolder, samples: int, where: torch.device, say: Callable
     return rows
 
 
+def evaluation(experiment: Experiment, samples: int, rows: list[dict[str, Any]], where: torch.device) -> dict[str, Any]:
+    """What eval.json holds."""
+    return {
+        "recipe": experiment.recipe,
+        "samples": samples,
+        "rows": rows,
+        "device": device.describe(where),
+        "commit": device.commit(),
+        "versions": device.versions(),
+    }
+
+
 def _size(name: str, experiment: Experiment) -> str:
     return f"{name}, {len(experiment.arms)} arms x {len(experiment.seeds)} seeds"
 
@@ -169,7 +181,7 @@ def _run(
                         raise Interrupted
                     rows += drawn
         if rows:
-            folder.write("eval.json", {"samples": experiment.samples, "rows": rows})
+            folder.write("eval.json", evaluation(experiment, experiment.samples, rows, where))
         assert engine is not None
         arms = outcome.together(arms, folder.records())
         facts = {
