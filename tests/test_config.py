@@ -122,6 +122,7 @@ def test_a_wrong_setting_is_answered_with_its_path_and_the_nearest_there_is(expe
         "net.initial_sd=0", "net.initial_bias=nan", "seeds=", "seeds=-1", "seeds=1,1", "seeds=9223372036854775808",
         "record_every=0", "samples=-1", "arms.dropout.lr=0", "arms.dropout.limit=-3",
         "arms.dropout.hidden_rates=1", "arms.dropout.hidden_rates=-0.1,0.5", "arms.dropout.visible_rate=1",
+        "arms.dropout.weight_decay=-0.1", "arms.dropout.weight_decay=inf", "arms.dropout.top_decay=0.1",
         "arms.dropout.hidden_rates=0,0,0,0,0,0,0", "arms.backprop.hidden_rates=0.5", "arms.dropout.visible_rate=0.1",
     ],
 )  # fmt: skip

@@ -57,6 +57,16 @@ def diverged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+def test_an_arms_decay_is_that_of_its_nets_and_shrinks_their_weights(tmp_path):
+    full = small("claims.shrinking", epochs=3, seeds=(0, 1))
+    penalty, neither = (next(arm for arm in full.arms if arm.name.startswith(name)) for name in ("penalty", "neither"))
+    full = replace(full, arms=(neither, replace(penalty, lr=neither.lr, weight_decay=1.0)))
+    assert experiments.run(full, tmp_path / "run")["path"] == "plain"
+    fleet = trained_fleet(full, RunFolder.open(tmp_path / "run"), full.net.hidden[0])
+    lengths = fleet.weights[0].square().sum((1, 2))
+    assert (lengths[2:] < lengths[:2]).all()
+
+
 def test_a_result_has_every_field_that_readers_rely_on(result):
     assert {"recipe", "paper", "claim", "claims", "arms", "comparisons", "data", "epochs", "device"} <= result.keys()
     assert {"precision", "path", "seconds", "commit", "versions"} <= result.keys()

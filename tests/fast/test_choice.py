@@ -26,6 +26,14 @@ def test_a_fast_path_that_is_not_there_is_refused_with_the_reason(monkeypatch):
         engine(*parts(), "fast")
 
 
+def test_nets_whose_weights_decay_take_the_plain_version_and_no_other():
+    fleet, *rest = parts()
+    fleet.decay = torch.tensor([0.1])[:, None, None]
+    assert isinstance(engine(fleet, *rest, "auto"), Plain)
+    with pytest.raises(ValueError, match="--path fast: nets whose weights decay are for the plain path"):
+        engine(fleet, *rest, "fast")
+
+
 def test_an_unknown_path_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="auto, plain, fast, not 'quick'"):
         engine(*parts(), "quick")

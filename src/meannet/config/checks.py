@@ -72,8 +72,8 @@ def check(e: "Experiment") -> None:
         _check_conv(e, e.conv, need)
     else:
         for arm in e.arms:
-            own = arm.conv or arm.top_decay is not None
-            need(not own, f"arms.{arm.name}", "conv or top_decay", "without settings of convolutional nets")
+            need(not arm.conv, f"arms.{arm.name}.conv", True, "false: these nets have no convolutional layers")
+            need(arm.top_decay is None, f"arms.{arm.name}.top_decay", arm.top_decay, "none, it is of image nets")
             good = arm.weight_decay is None or 0 <= arm.weight_decay < math.inf
             need(good, f"arms.{arm.name}.weight_decay", arm.weight_decay, "0 or more")
 
