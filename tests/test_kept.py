@@ -11,7 +11,7 @@ import pytest
 
 from meannet import config, kept, recipes, run
 from meannet.bench import speeds
-from meannet.kept import claims, pages, pictures, tables
+from meannet.kept import claims, pages, pictures, tables, thinned
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = """before
@@ -113,6 +113,38 @@ def test_the_picture_of_growth_is_up_to_date_and_nothing_is_cut_off():
         assert 0 < x < width - 20 and 13 < y < height - 5, text.text  # a line of 13 pixels, with what hangs below it
 
 
+def test_the_picture_of_thinned_networks_is_up_to_date_with_the_kept_results():
+    drawn, *words = thinned.picture(kept.FOLDER)
+    shown = xml.fromstring((PROJECT / "docs" / pages.THINNED).read_text(encoding="utf-8")).itertext()
+    card = pictures.card(drawn, *thinned.SIZE, *words)
+    assert [*shown] == [*xml.fromstring(card).itertext()], "run `make kept`"
+
+
+def evaluated(errors, mean_network, arm="dropout"):
+    """Rows of an eval.json, a seed each: errors of one, ten and so on networks."""
+    return [
+        {"arm": arm, "seed": seed, "net": "4-3-2", "n_test": 50, "counts": [1, 10, 100], "mean_network": mean}
+        | {"arithmetic": [n + 1 for n in one], "geometric": list(one)}
+        for seed, (one, mean) in enumerate(zip(errors, mean_network, strict=True))
+    ]
+
+
+def test_the_table_of_thinned_networks_leaves_out_arms_that_omit_nothing(tmp_path):
+    rows = evaluated([(9, 5, 4), (7, 5, 2)], [4, 2]) + evaluated([(3, 3, 3)], [3], "backprop")
+    document = {"recipe": "toy", "samples": 100, "rows": rows, "device": "a CPU"}
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "toy.json").write_text(json.dumps(document))
+    lines = thinned.table(tmp_path, tmp_path).splitlines()
+    assert lines[2] == "| toy, dropout | arithmetic | 9.0 ± 1.4 | 6.0 ± 0.0 | 4.0 ± 1.4 |  | 3.0 ± 1.4 |"
+    assert lines[3] == "|  | geometric | 8.0 ± 1.4 | 5.0 ± 0.0 | 3.0 ± 1.4 |  | 3.0 ± 1.4 |"
+    assert lines[4:] == ["", "[toy](eval/toy.json): errors of 50 test cases of toy, 4-3-2, 2 seeds; a CPU."]
+
+
+def test_thinned_networks_are_alike_the_mean_network_within_two_standard_errors():
+    assert thinned.alike(evaluated([(9, 5, 4), (7, 5, 2), (7, 5, 3)], [4, 3, 2]))
+    assert not thinned.alike(evaluated([(9, 5, 14), (7, 5, 12), (7, 5, 13)], [4, 3, 2]))
+
+
 def test_the_picture_of_rates_is_up_to_date_with_the_kept_results():
     drawn, *words = claims.picture(kept.FOLDER)
     shown = xml.fromstring((PROJECT / "docs" / pages.RATES).read_text(encoding="utf-8")).itertext()
@@ -127,6 +159,9 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
         if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS, claims.RELATIVES):
             assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
             assert result["date"]
+            continue
+        if path.parent.name == thinned.EVALUATED:
+            assert result["recipe"] in recipes.RECIPES and len(result["rows"]) > 1
             continue
         assert path.parent.name == result["recipe"] and result["seconds"] > 0
         assert result["recipe"] in (*recipes.RECIPES, pages.RANKED)

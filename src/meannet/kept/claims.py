@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meannet.kept import Result, files, link, load, markdown_table
+from meannet.kept import Result, files, link, load, markdown_table, thinned
 from meannet.report.written import count, duration, several, short, spread, spread_of
 
 EMPTY = "No result is kept yet."
 RELATIVES = "relatives"  # results/relatives is of `python -m meannet.relatives`
-EVALUATED, COMBINED = "eval", (1, 10, 100, 1000)  # results/eval is of `meannet eval`; so many sampled networks
 TABLES = {  # recipes that share a table, by its marker
     "claims.rates": ("claims.rates",),
     "claims.inputs": ("claims.inputs",),
@@ -30,7 +29,7 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
         name: lambda which=which: table(which, folder, base) for name, which in TABLES.items()
     }
     return found | {
-        "thinned": lambda: thinned_table(folder, base),
+        "thinned": lambda: thinned.table(folder, base),
         "averaging": lambda: averaging_table(folder, base),
         "naive-bayes": lambda: bayes_table(folder, base),
     }
@@ -52,33 +51,6 @@ def table(which: Sequence[str], folder: Path, base: Path) -> str:
     cells = [(setting, *(found.get(lr, "") for lr in rates)) for setting, found in rows.items()]
     words = [_words(path, result, base) for path, result in kept]
     return "\n\n".join((markdown_table(heads, cells, right=range(1, len(heads))), *words))
-
-
-def thinned_table(folder: Path, base: Path) -> str:
-    """A row a recipe, arm and kind of mean: errors by how many sampled networks are combined; the mean network's."""
-    rows, words = [], []
-    for path, found in zip(files(EVALUATED, folder), load(EVALUATED, folder), strict=True):
-        for arm in dict.fromkeys(row["arm"] for row in found["rows"]):
-            same = [row for row in found["rows"] if row["arm"] == arm]
-            if same[0]["arithmetic"] == same[0]["geometric"] and len(set(same[0]["arithmetic"])) == 1:
-                continue  # an arm that omits nothing is all of its sampled networks
-            for kind in ("arithmetic", "geometric"):
-                errors = [
-                    spread_of([row[kind][row["counts"].index(n)] for row in same]) if n in same[0]["counts"] else ""
-                    for n in COMBINED
-                ]
-                mean = spread_of([row["mean_network"] for row in same])
-                rows.append((f"{found['recipe']}, {arm}" if kind == "arithmetic" else "", kind, *errors, mean))
-        first = found["rows"][0]
-        seeds = several(len({row["seed"] for row in found["rows"]}), "seed")
-        words.append(
-            f"[{path.stem}]({link(path, base)}): errors of {count(first['n_test'])}, {first['net']}, {seeds}; "
-            f"{found['device']}."
-        )
-    if not rows:
-        return EMPTY
-    heads = ("", "mean of", *map(count, COMBINED), "mean network")
-    return "\n\n".join((markdown_table(heads, rows, right=range(2, len(heads))), *words))
 
 
 def averaging_table(folder: Path, base: Path) -> str:

@@ -1,6 +1,6 @@
 """Pages and kept results: what stands between markers such as `<!-- results -->` and `<!-- /results -->` is made anew.
 
-So are the pictures that a page shows: of a `figure` or `ranks` marker, docs/growth.svg and docs/rates.svg.
+So are the pictures that a page shows: of a `figure` or `ranks` marker, docs/growth.svg, rates.svg and thinned.svg.
 """
 
 import json
@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from meannet.kept import FOLDER, NONE_YET, RANKS, Result, claims, files, link, pictures, summary, tables
+from meannet.kept import FOLDER, NONE_YET, RANKS, Result, claims, files, link, pictures, summary, tables, thinned
 
 PICTURE = Path("docs") / "errors.svg"
 SCALE = "scale"  # results/scale is of `meannet bench --imagenet`, --loader, --ranks and --scaling
 GROWTH = Path("..") / "docs" / "growth.svg"  # from the folder of the page that shows it
-RATES = Path("rates.svg")
+RATES, THINNED = Path("rates.svg"), Path("thinned.svg")
 RANKED = "tables"  # results/tables is of no recipe: `meannet bench --tables` made it
 
 
@@ -58,9 +58,10 @@ def rewrite(page: Path, folder: Path = FOLDER) -> list[Path]:
         drawn[Path(RANKS)] = lambda: pictures.ranks_picture(standing)
     if f"]({GROWTH.as_posix()})" in text and grown.exists():
         drawn[GROWTH] = lambda: pictures.growth_picture(json.loads(grown.read_text(encoding="utf-8")))
-    rates = claims.picture(folder) if f"]({RATES})" in text else None
-    if rates:
-        drawn[RATES] = lambda: pictures.card(rates[0], *claims.SIZE, *rates[1:])
+    for path, part in ((RATES, claims), (THINNED, thinned)):
+        found = part.picture(folder) if f"]({path})" in text else None
+        if found:
+            drawn[path] = lambda found=found, size=part.SIZE: pictures.card(found[0], *size, *found[1:])
     for path, made in drawn.items():
         (page.resolve().parent / path).write_text(made(), encoding="utf-8")
     return [page, *(page.resolve().parent / path for path in drawn)]
