@@ -28,7 +28,7 @@ POINTERS = {
     torch.int16: "*i16",
     torch.uint8: "*u8",
 }
-OPTIONS = ("num_warps", "num_stages")
+OPTIONS = ("num_warps", "num_stages", "maxnreg")
 H200 = GPUTarget("cuda", 90, 32)
 SHARED = 232_448  # bytes that a block of threads can have there
 
@@ -51,7 +51,8 @@ class Compiling:
         return self.launch
 
     def launch(self, *given, **named):
-        options = {name: named.pop(name) for name in OPTIONS if named.get(name) is not None}
+        asked = {name: named.pop(name, None) for name in OPTIONS}
+        options = {name: value for name, value in asked.items() if value is not None}
         values = dict(zip(self.kernel.arg_names, given, strict=False)) | named
         constants = {p.name: values[p.name] for p in self.kernel.params if p.is_constexpr}
         types = {name: "constexpr" if name in constants else typed(value) for name, value in values.items()}

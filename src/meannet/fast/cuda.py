@@ -23,13 +23,14 @@ ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
 
 class Tile(NamedTuple):
-    """What one block of threads takes on, and how: the fastest of those tried on an H200."""
+    """What one block of threads takes on, and how: the fastest of those tried on an H200, by bench/tiles.py."""
 
     rows: int  # cases of a layer's product; units of a step
     columns: int  # units of a layer's product; inputs of a step
     inner: int  # taken at a time along the axis that is summed over
     warps: int
     stages: int  # of loads on their way
+    registers: int | None = None  # of a thread of a step, at most; with fewer, more blocks fit
 
 
 FEW_NETS = 3
@@ -308,7 +309,7 @@ class _Piece:
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
-            num_warps=tile.warps, num_stages=tile.stages,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
         )  # fmt: skip
 
 
