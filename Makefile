@@ -40,7 +40,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt hatch_build.py $(wildcard src/m
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.runtime
-	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling onnx onnxruntime pillow pandas 'kaldi-native-fbank>=1.22'
+	$(PIP) pytest pytest-xdist pytest-timeout hypothesis build hatchling onnx onnxruntime pillow pandas 'kaldi-native-fbank>=1.22' 'optuna>=4'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

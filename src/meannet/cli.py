@@ -1,4 +1,4 @@
-"""The command line: list, show, run, eval, report, claims, data, predict, speech, export, bench."""
+"""The command line: list, show, run, eval, report, claims, data, predict, speech, export, bench, sweep."""
 
 import argparse
 import io
@@ -165,6 +165,16 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("-o", "--out", metavar="FILE.svg", help="the curves of --scaling")
     one.add_argument("--json", action="store_true")
+    one = add("sweep", sweep, "choose an architecture on held-out cases, never on the test set")
+    one.add_argument("recipe", metavar="RECIPE", help="a recipe, ./file.py:NAME, or an experiment.json")
+    one.add_argument("--trials", type=int, required=True, metavar="N", help="how many, with those done before")
+    one.add_argument("--storage", metavar="URL", help="a database, as sqlite:///sweep.db, that several processes share")
+    one.add_argument("--seeds", type=int, metavar="K", help="how many seeds, counted from 0; the recipe's first two")
+    one.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings", help="not searched")
+    one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
+    one.add_argument("--out", metavar="DIR", help="where to begin, or go on; runs/RECIPE-sweep where not given")
+    one.add_argument("--quick", action="store_true", help="few epochs")
+    one.add_argument("--json", action="store_true")
     return top
 
 
@@ -239,6 +249,7 @@ def run(options: argparse.Namespace) -> int:
         experiment, out = None, Path(options.resume)
     elif options.recipe:
         experiment = chosen(options)
+        _point_out_own(experiment, options.settings)
         if not options.out and "TORCHELASTIC_RUN_ID" in os.environ:
             raise ValueError("name the run folder, --out DIR: workers that torchrun starts anew must find it")
         out = Path(options.out) if options.out else _free_folder(experiment.recipe)
@@ -264,15 +275,17 @@ def chosen(options: argparse.Namespace) -> Experiment:
         if options.seeds < 1:
             raise ValueError(f"--seeds must be 1 or more, not {options.seeds}")
         experiment = replace(experiment, seeds=tuple(range(options.seeds)))
-    changed = config.override(experiment, options.settings)
+    return config.override(experiment, options.settings)
+
+
+def _point_out_own(experiment: Experiment, settings: Sequence[str]) -> None:
     for name in ("lr", "limit"):
-        own = [arm.name for arm in changed.arms if getattr(arm, name) is not None]
-        if own and any(setting.startswith(f"optim.{name}=") for setting in options.settings):
+        own = [arm.name for arm in experiment.arms if getattr(arm, name) is not None]
+        if own and any(setting.startswith(f"optim.{name}=") for setting in settings):
             print(
                 f"note: {' and '.join(own)} has its own {name}; to change that too, --set arms.{own[0]}.{name}=…",
                 file=sys.stderr,
             )
-    return changed
 
 
 def _free_folder(recipe: str) -> Path:
@@ -343,3 +356,17 @@ def bench(options: argparse.Namespace) -> int:
     from meannet.bench.tell import bench_and_tell
 
     return bench_and_tell(options)
+
+
+def sweep(options: argparse.Namespace) -> int:
+    if options.trials < 1:
+        raise ValueError(f"--trials must be 1 or more, not {options.trials}")
+    experiment = chosen(options)
+    out = Path(options.out) if options.out else _free_folder(f"{experiment.recipe}-sweep")
+    try:
+        from meannet.sweep.tell import sweep_and_tell
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("optuna", "sqlalchemy"):
+            raise
+        raise RuntimeError("a sweep needs optuna: pip install 'meannet[sweep]'") from None
+    return sweep_and_tell(experiment, out, options)
