@@ -13,6 +13,12 @@ from meannet import config
 from meannet.config import Arm, Experiment, text_of
 
 LARGEST_LIMIT = 60.0
+IN_ARM = {  # what an arm calls its own value of a setting
+    "dropout.hidden": "hidden_rates",
+    "dropout.visible": "visible_rate",
+    "optim.lr": "lr",
+    "optim.limit": "limit",
+}
 Settings = dict[str, Any]  # by path, as --set names them
 
 
@@ -124,14 +130,8 @@ def swept_arm(experiment: Experiment) -> Arm:
 
 def paths_in(arm: Arm) -> dict[str, str]:
     """Where `--set` finds each setting that is searched: in the arm, where that has a value of its own."""
-    own = {
-        "dropout.hidden": "hidden_rates" if arm.hidden_rates else "",
-        "dropout.visible": "visible_rate" if arm.visible_rate is not None else "",
-        "optim.lr": "lr" if arm.lr is not None else "",
-        "optim.limit": "limit" if arm.limit is not None else "",
-    }
-    found = {path: f"arms.{arm.name}.{name}" if name else path for path, name in own.items()}
-    return {"net.hidden": "net.hidden", **found}
+    own = {path: f"arms.{arm.name}.{name}" for path, name in IN_ARM.items() if getattr(arm, name) not in (None, ())}
+    return {path: own.get(path, path) for path in ("net.hidden", *IN_ARM)}
 
 
 def as_set(settings: Settings) -> list[str]:
@@ -141,9 +141,10 @@ def as_set(settings: Settings) -> list[str]:
     return [f"{path}={text}" for path, text in exact.items()]
 
 
-def run_command(options: argparse.Namespace, settings: Settings) -> str:
-    """What judges these settings on the test set, with all seeds and arms of the recipe."""
+def run_command(options: argparse.Namespace, settings: Settings, arm: Arm) -> str:
+    """What judges these settings on the test set, with all seeds of the recipe; only the net is also other arms'."""
+    found = {f"arms.{arm.name}.{IN_ARM[path]}" if path in IN_ARM else path: v for path, v in settings.items()}
     others = [given for given in options.settings if given.partition("=")[0] not in settings]
     where = [] if options.device == "auto" else ["--device", options.device]
     words = ["meannet", "run", options.recipe, *["--quick"][: options.quick], *where]
-    return shlex.join([*words, *(word for one in [*others, *as_set(settings)] for word in ("--set", one))])
+    return shlex.join([*words, *(word for one in [*others, *as_set(found)] for word in ("--set", one))])

@@ -166,7 +166,7 @@ def document(every: Sequence[Tried], plan: Plan, options: argparse.Namespace, wh
         "n_held_out": next((one.n_held_out for one in every if one.n_held_out), None),
         "trials": to_json(every),
         "best": to_json(best),
-        "command": run_command(options, best.settings) if best else None,
+        "command": run_command(options, best.settings, plan.experiment.arms[0]) if best else None,
         "study": plan.name(),
         "device": device.describe(where),
         "seconds": round(sum(one.seconds for one in every), 1),
