@@ -132,6 +132,14 @@ def test_a_value_that_cannot_run_is_refused_by_its_path(experiment, setting):
         override(experiment, [setting])
 
 
+def test_nets_of_shards_have_no_decay_of_an_arms_own():
+    full = recipes.get("imagenet.h_dropout")
+    path = f"arms.{full.arms[0].name}.weight_decay"
+    with pytest.raises(ValueError, match=f"{path} must be none: such nets have patches.weight_decay, not 7"):
+        override(full, [f"{path}=7"])
+    assert path not in config.settings(full)
+
+
 def test_arms_of_one_name_or_none_and_no_arm_at_all_are_refused(experiment):
     with pytest.raises(ValueError, match="arms must be named apart, not backprop,backprop"):
         dataclasses.replace(experiment, arms=experiment.arms[:1] * 2)

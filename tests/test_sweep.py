@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from meannet.cli import main
 from meannet.config import Claim, Experiment, from_json
 from meannet.sweep import plan as plans
 from meannet.sweep import tell
-from meannet.sweep.plan import Draw, Plan, as_set, planned
+from meannet.sweep.plan import Draw, Plan, as_set, planned, swept_arm
 from meannet.sweep.study import Proposals, without_password
 from meannet.sweep.tell import proposed
 
@@ -82,10 +83,11 @@ def test_the_first_trial_is_the_recipes_own(recipe):
         with pytest.raises(ValueError, match=r"a sweep is for dense nets without pretraining|data\.held_out must be"):
             planned(full, ())
         return
-    plan = planned(full, ())
+    each = [arm.name for arm in full.arms if arm.name in full.omitting() and len(arm.hidden_rates) < 2]
+    plan = planned(full, (), each[-1] if recipe == "claims.layers" else None)  # whose last ones have a rate a layer
     trial = plan.trial(plan.settings(0, {}))
     (arm,) = trial.arms
-    assert arm in full.arms and (not full.claims or arm.name == full.claims[0].arm)
+    assert arm in full.arms and arm.name == (full.claims[0].arm if full.claims else each[-1])
     assert trial.net.hidden == full.net.hidden[:1] and trial.optim == full.optim and trial.dropout == full.dropout
     drawn = proposed(study_of(plan), plan).params
     nearest = plan.settings(1, drawn)
@@ -386,10 +388,31 @@ def test_a_database_that_cannot_be_opened_is_said_in_one_line_with_exit_1(capsys
     assert [path.name for path in Path.cwd().iterdir()] == ["bad.db"]
 
 
-def test_passwords_are_not_written_down():
-    url = "postgresql://me:secret@there:5432/studies"
-    command = without_password(f"meannet sweep digits --storage {url} --trials 3", url)
-    assert command == "meannet sweep digits --storage postgresql://me:***@there:5432/studies --trials 3"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@there:5432/studies", "postgresql://me:***@there:5432/studies"),
+        ("postgresql://me:s'ecret@there/studies", "postgresql://me:***@there/studies"),
+        ("postgresql://me@there/studies?password=secret&port=1", "postgresql://me@there/studies?password=***&port=1"),
+        ("sqlite:///mine.db", "sqlite:///mine.db"),
+    ],
+)
+def test_passwords_are_not_written_down(url, shown):
+    command = without_password(shlex.join(["meannet", "sweep", "digits", "--storage", url, "--trials", "3"]), url)
+    assert shlex.split(command) == ["meannet", "sweep", "digits", "--storage", shown, "--trials", "3"]
+
+
+def test_the_arm_is_the_one_that_is_named_or_the_last_that_omits_units(capsys):
+    assert swept_arm(recipes.get("claims.constant")).name == "constant, lr 10"
+    assert swept_arm(recipes.get("mnist.a1")).name == "dropout+input"
+    document = sweep(TOY, "--trials", 1, "--arm", "dropout")
+    assert document["arm"] == "dropout" and "dropout.visible" not in document["best"]["settings"]
+    shutil.rmtree("swept")
+    Path("toy.json").unlink()
+    capsys.readouterr()
+    assert "no arm 'dropuot' in digits; did you mean dropout?" in refused(
+        capsys, "digits", "--trials", 1, "--arm", "dropuot"
+    )
 
 
 def test_folders_of_others_are_refused(capsys):

@@ -169,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("recipe", metavar="RECIPE", help="a recipe, ./file.py:NAME, or an experiment.json")
     one.add_argument("--trials", type=int, required=True, metavar="N", help="how many, with those done before")
     one.add_argument("--storage", metavar="URL", help="a database, as sqlite:///sweep.db, that several processes share")
+    one.add_argument("--arm", metavar="NAME", help="whose settings; the paper's claim's, or the last that omits units")
     one.add_argument("--seeds", type=int, metavar="K", help="how many seeds, counted from 0; the recipe's first two")
     one.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", dest="settings", help="not searched")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")

@@ -121,6 +121,8 @@ def evaluation(experiment: Experiment, samples: int, rows: list[dict[str, Any]],
     """What eval.json holds."""
     return {
         "recipe": experiment.recipe,
+        "epochs": experiment.optim.epochs,
+        "digest": experiment.digest(),
         "samples": samples,
         "rows": rows,
         "device": device.describe(where),

@@ -73,9 +73,11 @@ def check(e: "Experiment") -> None:
     else:
         for arm in e.arms:
             need(not arm.conv, f"arms.{arm.name}.conv", True, "false: these nets have no convolutional layers")
-            need(arm.top_decay is None, f"arms.{arm.name}.top_decay", arm.top_decay, "none, it is of image nets")
-            good = arm.weight_decay is None or 0 <= arm.weight_decay < math.inf
-            need(good, f"arms.{arm.name}.weight_decay", arm.weight_decay, "0 or more")
+            need(arm.top_decay is None, f"arms.{arm.name}.top_decay", arm.top_decay, "none outside image nets")
+            decay = arm.weight_decay
+            need(decay is None or 0 <= decay < math.inf, f"arms.{arm.name}.weight_decay", decay, "0 or more")
+            own = e.patches is not None and decay is not None
+            need(not own, f"arms.{arm.name}.weight_decay", decay, "none: such nets have patches.weight_decay")
 
 
 def _check_rates(e: "Experiment", arm: Arm, need: Callable[[bool, str, Any, str], None]) -> None:

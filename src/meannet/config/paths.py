@@ -29,7 +29,9 @@ def settings(experiment: Experiment) -> dict[str, Any]:
             found |= _by_path(group, getattr(experiment, group))
     if experiment.pretrain:
         found |= _pretraining(experiment.pretrain)
-    left_out = ("name",) if experiment.conv else ("name", "conv", "top_decay")
+    left_out = (
+        ("name",) if experiment.conv else ("name", "conv", "top_decay", *["weight_decay"] * bool(experiment.patches))
+    )
     for arm in experiment.arms:
         found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name not in left_out}
     rest = ("seeds", "record_every", "samples")

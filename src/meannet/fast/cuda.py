@@ -23,7 +23,7 @@ ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
 
 class Tile(NamedTuple):
-    """What one block of threads takes on, and how: the fastest of those tried on an H200, by bench/tiles.py."""
+    """What one block of threads takes on, and how: the fastest of those tried on an H200 (bench/tiles.py)."""
 
     rows: int  # cases of a layer's product; units of a step
     columns: int  # units of a layer's product; inputs of a step

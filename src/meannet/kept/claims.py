@@ -1,11 +1,12 @@
 """What docs/claims.md shows: errors of the recipes claims.* by setting and learning rate; relatives of dropout."""
 
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from meannet.kept import Result, files, link, load, markdown_table, thinned
-from meannet.report.written import count, duration, several, short, spread, spread_of
+from meannet.report.written import MINUS, count, decimal, duration, several, short, signed, spread, spread_of
 
 EMPTY = "No result is kept yet."
 RELATIVES = "relatives"  # results/relatives is of `python -m meannet.relatives`
@@ -32,6 +33,8 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
         "thinned": lambda: thinned.table(folder, base),
         "averaging": lambda: averaging_table(folder, base),
         "naive-bayes": lambda: bayes_table(folder, base),
+        "monte-carlo": lambda: chain_table(folder, base),
+        "gates": lambda: gates_table(folder, base),
     }
 
 
@@ -84,6 +87,51 @@ def bayes_table(folder: Path, base: Path) -> str:
     heads = ("data", "cases", *(f"{way}, %" for way in ways))
     repeats = several(len(found["rows"][0]["errors"]), "repeat")
     words = f"test errors in per cent, {repeats} with training cases of its own"
+    return _with_words(heads, rows, found, words, folder, base)
+
+
+def chain_table(folder: Path, base: Path) -> str:
+    """A row a way of coming by networks and number of them: errors, log probability, time."""
+    found = _relative("monte_carlo", folder)
+    if found is None:
+        return EMPTY
+    rows, accepted = [], []
+    for row in found["rows"]:
+        way, right = f"{row['way']}, {row['setting']}", statistics.fmean(row["log_probability"])
+        figures = spread_of(row["errors"]), f"{right:.2f}".replace("-", MINUS), f"{row['cpu_seconds']:.2f}"
+        rows.append((way, count(row["networks"]), *figures))
+        accepted = row.get("acceptance", accepted)
+    heads = ("way", "networks averaged", "errors", "log probability", "CPU, s")
+    first = found["rows"][0]
+    words = (
+        f"test errors of {count(first['n_test'])} digits, mean log probability of the right class, and seconds of CPU "
+        f"a repeat, {several(len(first['errors']), 'repeat')}; settings chosen on held-out digits; chains accept "
+        f"{min(accepted):.2f} to {max(accepted):.2f} of their proposals"
+    )
+    return _with_words(heads, rows, found, words, folder, base)
+
+
+def gates_table(folder: Path, base: Path) -> str:
+    """A row a data set and way: errors, what they are more than with a fixed rate, what gates keep."""
+    found = _relative("gates", folder)
+    if found is None:
+        return EMPTY
+    fixed = {row["data"]: row["errors"] for row in found["rows"] if row["way"] == "rate 0.5"}
+    rows = []
+    for row in found["rows"]:
+        more = [ours - theirs for ours, theirs in zip(row["errors"], fixed[row["data"]], strict=True)]
+        error = statistics.stdev(more) / len(more) ** 0.5
+        beside = "" if row["way"] == "rate 0.5" else f"{signed(statistics.fmean(more))} ± {decimal(error)}"
+        kept = f"{row['kept']:.2f} ± {row['kept_sd']:.2f}" if "kept" in row else ""
+        pace = f", pace {row['pace']:g}" if "pace" in row else ""
+        way = f"{row['data']}: {row['way']}, lr {row['lr']:g}{pace}"
+        rows.append((way, spread_of(row["errors"]), beside, kept))
+    heads = ("data and way", "errors", "more than rate 0.5", "kept")
+    first = found["rows"][0]
+    words = (
+        f"test errors of {count(first['n_test'])}, {several(len(first['errors']), 'seed')}; paired differences with "
+        "their standard errors; share of hidden units kept, with its standard deviation over cases"
+    )
     return _with_words(heads, rows, found, words, folder, base)
 
 

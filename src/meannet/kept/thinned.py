@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meannet.kept import Result, files, link, load, markdown_table
+from meannet.kept.tables import TITLES
 from meannet.report.written import count, several, spread_of
 
 EVALUATED = "eval"  # results/eval/RECIPE.json
@@ -40,6 +41,7 @@ def picture(folder: Path) -> tuple[str, str, str] | None:
     if not kept:
         return None
     found, arms = kept[0], omitting(kept[0])
+    levels = {arm: statistics.fmean(row["mean_network"] for row in same) for arm, same in arms.items()}
     with style():
         made, axes = drawing(*SIZE)
         axes.set_position((0.05, 0.14, 0.74, 0.76))
@@ -47,10 +49,8 @@ def picture(folder: Path) -> tuple[str, str, str] | None:
             colour, counts = arm_colour(list(arms), arm), same[0]["counts"]
             means = [statistics.fmean(_errors(same, "geometric", n)) for n in counts]
             axes.plot(counts, means, "o-", color=colour, linewidth=2.2, markersize=5)
-            level = statistics.fmean(row["mean_network"] for row in same)
-            axes.axhline(level, color=colour, linewidth=1.4, dashes=(5, 4))
+            axes.axhline(levels[arm], color=colour, linewidth=1.4, dashes=(5, 4))
             axes.annotate(arm, (counts[0], means[0]), (8, 2), textcoords="offset points", color=colour)
-        levels = {arm: statistics.fmean(row["mean_network"] for row in same) for arm, same in arms.items()}
         for place, (arm, level) in enumerate(sorted(levels.items(), key=lambda pair: -pair[1])):
             said = f"mean network: {level:.1f}"
             axes.annotate(
@@ -84,7 +84,7 @@ def omitting(found: Result) -> dict[str, list[Row]]:
 def alike(same: Sequence[Row], kind: str = "geometric") -> bool:
     """Whether errors of the mean network and of the most thinned ones differ by two standard errors or less."""
     apart = [row[kind][-1] - row["mean_network"] for row in same]
-    return abs(statistics.fmean(apart)) <= 2 * statistics.stdev(apart) / math.sqrt(len(apart))
+    return len(apart) > 1 and abs(statistics.fmean(apart)) <= 2 * statistics.stdev(apart) / math.sqrt(len(apart))
 
 
 def _errors(same: Sequence[Row], kind: str, number: int) -> list[int]:
@@ -93,8 +93,10 @@ def _errors(same: Sequence[Row], kind: str, number: int) -> list[int]:
 
 def _words(found: Result, arms: dict[str, list[Row]]) -> tuple[str, str]:
     most = count(found["samples"])
-    one = "One pass through the mean network does as well as"
-    title = f"{one} {most} thinned networks" if all(map(alike, arms.values())) else f"Combining up to {most} networks"
+    where = TITLES.get(found["recipe"], found["recipe"])
+    title = f"Combining up to {most} thinned networks: {where}"
+    if all(map(alike, arms.values())):
+        title = f"One pass through the mean network does as well as {most} thinned networks: {where}"
     return title, f"{_nets(found)}; lines: geometric means of thinned networks, dashed: the mean network"
 
 

@@ -1,4 +1,4 @@
-"""`python -m meannet.relatives averaging naive_bayes`: relatives of dropout compared, into results/relatives."""
+"""`python -m meannet.relatives averaging naive_bayes …`: relatives of dropout compared, into results/relatives."""
 
 import argparse
 import datetime
@@ -12,18 +12,23 @@ from typing import Any
 from meannet import data, device, recipes
 from meannet.atomic import write_atomically
 from meannet.config import Data
-from meannet.relatives import averaging, naive_bayes
+from meannet.relatives import averaging, gates, monte_carlo, naive_bayes
 
-NAMES = "averaging", "naive_bayes"
+OF_DIGITS = {
+    "averaging": averaging,
+    "monte_carlo": monte_carlo,
+    "gates": gates,
+}  # with settings chosen on held-out ones
+NAMES = *OF_DIGITS, "naive_bayes"
 
 
 def document(name: str, say: Callable[[str], None]) -> dict[str, Any]:
     """What the file of a comparison holds."""
     started, digits = time.perf_counter(), data.load(Data(name="digits"), say=say)
     used = [digits]
-    if name == "averaging":
+    if name in OF_DIGITS:
         choosing = data.load(Data(name="digits", held_out=True), say=say)
-        rows = averaging.compare((choosing.train, choosing.test), (digits.train, digits.test), say)
+        rows = OF_DIGITS[name].compare((choosing.train, choosing.test), (digits.train, digits.test), say)
     else:
         used.append(data.load(recipes.get("reuters.r21578").data, say=say))
         curves = naive_bayes.of_digits(digits), naive_bayes.of_documents(used[1])

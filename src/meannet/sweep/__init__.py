@@ -1,1 +1,1 @@
-"""An architecture chosen on held-out cases (body): many are tried with dropout there, the test set is not touched."""
+"""An architecture chosen on held-out cases (body): many are tried there, the test set is not touched."""

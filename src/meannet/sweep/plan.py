@@ -1,4 +1,4 @@
-"""What a sweep searches: settings around a recipe's own, for the arm that omits most, on held-out cases."""
+"""What a sweep searches: settings around a recipe's own, for one of its arms, on held-out cases."""
 
 import argparse
 import hashlib
@@ -83,19 +83,20 @@ class Plan:
         return f"{self.experiment.recipe}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
-def planned(experiment: Experiment, given: Collection[str]) -> Plan:
-    """How to search around an experiment; of it, paths that were `given` a value are left alone."""
+def planned(experiment: Experiment, given: Collection[str], arm_name: str | None = None) -> Plan:
+    """How to search around an arm of an experiment; paths that were `given` a value are left alone."""
     for part, what in (("conv", "image nets"), ("patches", "image nets"), ("pretrain", "pretraining")):
         if getattr(experiment, part) is not None:
             raise ValueError(f"a sweep is for dense nets without pretraining; {experiment.recipe} has {what}")
     if experiment.data.held_out:
         raise ValueError("data.held_out must be false: a sweep holds cases out itself, to choose by")
-    arm, sizes = swept_arm(experiment), experiment.net.hidden[0]
+    arm, sizes = swept_arm(experiment, arm_name), experiment.net.hidden[0]
     if "net.hidden" in given and len(experiment.net.hidden) > 1:
         raise ValueError(f"net.hidden must be one architecture in a sweep, not {text_of(experiment.net.hidden)}")
     visible, *hidden = experiment.rates(arm, len(sizes))
     if len(set(hidden)) > 1:
-        raise ValueError(f"arms.{arm.name}.hidden_rates must be one rate in a sweep, not {text_of(arm.hidden_rates)}")
+        each = text_of(arm.hidden_rates)
+        raise ValueError(f"arms.{arm.name}.hidden_rates must be one rate in a sweep, not {each}; --arm names another")
     rates = {"dropout.hidden": hidden[0], "dropout.visible": visible}
     own = {"net.hidden": sizes, **rates, "optim.lr": experiment.lr(arm), "optim.limit": experiment.limit(arm)}
     paths = paths_in(arm)
@@ -122,10 +123,14 @@ def planned(experiment: Experiment, given: Collection[str]) -> Plan:
     return Plan(experiment=base, own=own, paths=paths, draws=draws)
 
 
-def swept_arm(experiment: Experiment) -> Arm:
-    """The headline claim's; the last, which omits most, where a recipe has no claim."""
-    name = experiment.claims[0].arm if experiment.claims else experiment.arms[-1].name
-    return next((arm for arm in experiment.arms if arm.name == name), experiment.arms[-1])
+def swept_arm(experiment: Experiment, name: str | None = None) -> Arm:
+    """The arm of that name; else the headline claim's, or the last that omits units where a recipe has no claim."""
+    arms = {arm.name: arm for arm in experiment.arms}
+    if name is not None and name not in arms:
+        raise ValueError(f"no arm {name!r} in {experiment.recipe}; {config.nearest(name, arms)}")
+    omitting = [arm for arm in arms if arm in experiment.omitting()] or list(arms)
+    claimed = experiment.claims[0].arm if experiment.claims else None
+    return arms[name or (claimed if claimed in arms else omitting[-1])]
 
 
 def paths_in(arm: Arm) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The study of a sweep: what Optuna proposes, and the database or journal that remembers what came of it."""
 
 import os
+import shlex
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -143,7 +144,9 @@ def without_password(command: str, url: str | None) -> str:
         scheme, beyond, _ = url.partition("://")
         shown = f"{scheme}{beyond}{'…' * bool(beyond)}"
         raise ValueError(f"--storage must be the URL of a database, as sqlite:///sweep.db is, not {shown}") from None
-    return command.replace(url, parsed.render_as_string())
+    hidden = {name: "***" for name in parsed.query if "pass" in name.lower()}
+    shown = parsed.update_query_dict(hidden).render_as_string().replace("%2A%2A%2A", "***")
+    return shlex.join(word.replace(url, shown) for word in shlex.split(command))
 
 
 def folder(out: Path, number: int) -> Path:

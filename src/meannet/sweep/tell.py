@@ -31,9 +31,10 @@ SHOWN = 5  # trials in the closing table
 def sweep_and_tell(experiment: Experiment, out: Path, options: argparse.Namespace) -> int:
     """Try settings until the study has as many trials as are wanted, and print how it went; returns the exit code."""
     given = {setting.partition("=")[0] for setting in options.settings} | ({"seeds"} if options.seeds else set())
-    plan, where = planned(experiment, given), device.choose(options.device)
+    plan, where = planned(experiment, given, options.arm), device.choose(options.device)
     command = without_password(options.command, options.storage)
     again = command if options.out else f"{command} --out {shlex.quote(str(out))}"
+    again += " (and the password for ***)" * ("***" in command)
     console, stop, ran = screen.lasting(stderr=options.json), StopRequest(), False
     try:
         with stop.catching():
@@ -51,8 +52,8 @@ def sweep_and_tell(experiment: Experiment, out: Path, options: argparse.Namespac
                     keep(out, document(every, plan, options, where))
                 every = tried(study, plan)
                 found = document(every, plan, options, where)
-                if found["trials"] != kept(out).get("trials"):  # others have ended some since
-                    keep(out, found)
+                if any(found[part] != kept(out).get(part) for part in ("trials", "command")):
+                    keep(out, found)  # others have ended trials since, or the same was asked for in other words
     except Interrupted:
         began = (out / "sweep.json").exists()
         console.print(f"stopped; saved. Go on with: {again}" if began else "stopped; nothing was written")
