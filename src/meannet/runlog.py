@@ -160,16 +160,24 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the folder against a second process, and clear away what killed ones left half-written."""
         with (self.path / "experiment.json").open() as handle:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise OSError(f"another process is running in {self.path}; wait for it or stop it") from None
-                except OSError:
-                    pass  # a file system without locks
+            if not held(handle.fileno()):
+                raise OSError(f"another process is running in {self.path}; wait for it or stop it")
             for left in self.path.glob(".*.tmp"):
                 left.unlink(missing_ok=True)
             yield
+
+
+def held(handle: int) -> bool:
+    """Lock an open file or folder until it is closed; False where another process has it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True
 
 
 def check_free(path: Path) -> None:

@@ -98,27 +98,16 @@ def _journal(path: Path) -> optuna.storages.JournalStorage:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    if runlog.fcntl is None:
+    if os.name == "nt":  # where a folder cannot be opened
         yield
         return
     handle = os.open(out, os.O_RDONLY)
     try:
-        if not _locked(handle):
+        if not runlog.held(handle):
             raise OSError(f"another process is sweeping into {out}; wait for it, or give this one another --out")
         yield
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    assert runlog.fcntl is not None
-    try:
-        runlog.fcntl.flock(handle, runlog.fcntl.LOCK_EX | runlog.fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # a file system without locks
-    return True
 
 
 @contextmanager
