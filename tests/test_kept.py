@@ -117,6 +117,7 @@ def test_the_picture_of_thinned_networks_is_up_to_date_with_the_kept_results():
     drawn, *words = thinned.picture(kept.FOLDER)
     shown = xml.fromstring((PROJECT / "docs" / pages.THINNED).read_text(encoding="utf-8")).itertext()
     card = pictures.card(drawn, *thinned.SIZE, *words)
+    assert len(words[0]) <= 75 and len(words[1]) <= 125  # or they would be cut off
     assert [*shown] == [*xml.fromstring(card).itertext()], "run `make kept`"
 
 

@@ -23,7 +23,10 @@ ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
 
 class Tile(NamedTuple):
-    """What one block of threads takes on, and how: the fastest of those tried on an H200 (bench/tiles.py)."""
+    """What one block of threads takes on, and how: the fastest of those tried on an H200.
+
+    `python -m meannet.bench.tiles` times others, and came after these had been chosen.
+    """
 
     rows: int  # cases of a layer's product; units of a step
     columns: int  # units of a layer's product; inputs of a step

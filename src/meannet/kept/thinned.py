@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from meannet.kept import Result, files, link, load, markdown_table
-from meannet.kept.tables import TITLES
 from meannet.report.written import count, several, spread_of
 
 EVALUATED = "eval"  # results/eval/RECIPE.json
@@ -93,10 +92,9 @@ def _errors(same: Sequence[Row], kind: str, number: int) -> list[int]:
 
 def _words(found: Result, arms: dict[str, list[Row]]) -> tuple[str, str]:
     most = count(found["samples"])
-    where = TITLES.get(found["recipe"], found["recipe"])
-    title = f"Combining up to {most} thinned networks: {where}"
+    title = f"Errors on {found['recipe']} of up to {most} thinned networks combined"
     if all(map(alike, arms.values())):
-        title = f"One pass through the mean network does as well as {most} thinned networks: {where}"
+        title = f"On {found['recipe']} one mean network does as well as {most} thinned networks"
     return title, f"{_nets(found)}; lines: geometric means of thinned networks, dashed: the mean network"
 
 
