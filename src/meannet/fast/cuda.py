@@ -44,7 +44,7 @@ class Tile(NamedTuple):
 FEW_NETS = 3
 LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
 LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
-HIDDEN_STEP = Tile(64, 64, 128, 4, 2)
+HIDDEN_STEP = Tile(64, 64, 128, 4, 2, registers=128)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
