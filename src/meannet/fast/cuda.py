@@ -33,7 +33,7 @@ class Tile(NamedTuple):
     inner: int  # taken at a time along the axis that is summed over
     warps: int
     stages: int  # of loads on their way
-    registers: int | None = None  # of a thread of a step, at most; with fewer, more blocks fit
+    registers: int | None = None  # of a thread of a step of split weights, at most; with fewer, more blocks fit
     tiles: int = 1  # of a step, one after the other in a block, which reads the derivatives of its units once
 
     def grid(self, units: int, inputs: int) -> tuple[int, int]:
@@ -317,7 +317,7 @@ class _Piece:
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
             CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))), TILES=tile.tiles,
-            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers if engine.split else None,
         )  # fmt: skip
 
 
