@@ -56,7 +56,7 @@ def a1() -> Experiment:
         record_every=10,
         samples=20,
         sources=SOURCES + BACKPROP_SOURCES,
-        time="some 40 minutes on one H200 (estimated from two of the nets)",
+        time="some 40 minutes on one H200 (estimated from three of the nets)",
         next="meannet eval RUN --samples 100",
     )
 
