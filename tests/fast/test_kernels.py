@@ -98,16 +98,6 @@ def test_tiles_for_many_nets_give_the_same_as_those_for_few(monkeypatch):
     agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5] * 3, step=[0.5] * 3))
 
 
-@pytest.mark.parametrize("shape", ["more than a block wide", "more inputs than a block"])
-@pytest.mark.parametrize("tile", [(64, 32, 128, 4, 1, None, 3), (16, 64, 16, 4, 2, None, 2)])
-def test_steps_of_several_tiles_a_block_are_the_plain_ones(monkeypatch, tile, shape):
-    """Where they do not come out even as well, and with more cases than a block holds."""
-    monkeypatch.setattr(cuda, "HIDDEN_STEP", cuda.Tile(*tile))
-    sizes, rates = SHAPES[shape]
-    settings = {"limit": [1.5, INF], "step": [0.5, 0.3], "seeds": SEEDS[1:], "epochs": 1}
-    agree(*both_ways(sizes, "logistic", rates, count=41, batch=20, **settings))
-
-
 @BOTH
 def test_each_net_has_its_own_rates_bound_and_step(units):
     rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])
@@ -223,7 +213,7 @@ def test_a_step_of_split_weights_is_the_step_of_whole_ones():
         kernels.gradient_step[(2, 2, 2)](
             delta, below, high, rest, v, power, scales, squares, bias, bias.clone(), one, one * 0.7,
             torch.zeros(2, 19, dtype=torch.int32, device=DEVICE), 5, 19, 33, 19, 19,
-            BOUND=True, SPLIT=split, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=32, TILES=1,
+            BOUND=True, SPLIT=split, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=32,
         )  # fmt: skip
         if split:
             cuda.join_(w, high, rest)
@@ -244,7 +234,7 @@ def test_a_velocity_too_large_for_float16_is_the_largest_there_is_and_the_weight
     kernels.gradient_step[(1, 1, 1)](
         delta, below, high, rest, velocity, one, bias, bias, bias, bias.clone(), one, one * 2,
         torch.zeros(1, 16, dtype=torch.int32, device=DEVICE), 4, 16, 3, 16, 16,
-        BOUND=False, SPLIT=True, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=16, TILES=1,
+        BOUND=False, SPLIT=True, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=16,
     )  # fmt: skip
     weight = torch.empty(1, 16, 3, device=DEVICE)
     cuda.join_(weight, high, rest)

@@ -34,11 +34,6 @@ class Tile(NamedTuple):
     warps: int
     stages: int  # of loads on their way
     registers: int | None = None  # of a thread of a step of split weights, at most; with fewer, more blocks fit
-    tiles: int = 1  # of a step, one after the other in a block, which reads the derivatives of its units once
-
-    def grid(self, units: int, inputs: int) -> tuple[int, int]:
-        """Blocks of a step, along inputs and units."""
-        return triton.cdiv(inputs, self.columns * self.tiles), triton.cdiv(units, self.rows)
 
 
 FEW_NETS = 3
@@ -101,7 +96,7 @@ class Captured:
         self.powers = torch.ones(nets, device=device)  # of two, by which those are multiplied
         hidden = fleet.weights[:-1]
         self.scales = [torch.ones(weight.shape[:2], device=device) for weight in hidden]
-        parts = [HIDDEN_STEP.grid(*weight.shape[1:])[0] for weight in hidden]
+        parts = [triton.cdiv(weight.shape[2], HIDDEN_STEP.columns) for weight in hidden]
         self.squares = [
             torch.zeros(nets, n, weight.shape[1], device=device) for n, weight in zip(parts, hidden, strict=True)
         ]
@@ -308,7 +303,7 @@ class _Piece:
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
         sizes, bound = fleet.sizes, k < len(fleet.weights) - 1
         tile = HIDDEN_STEP if bound else OUTPUT_STEP
-        grid = *tile.grid(sizes[k + 1], sizes[k]), len(fleet.seeds[lane])
+        grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(sizes[k + 1], tile.rows), len(fleet.seeds[lane])
         scales, squares = (engine.scales[k], engine.squares[k]) if bound else (self.loss, self.loss)  # or not read
         kernels.gradient_step[grid](
             self.deltas[k][lane], self.activities[k][lane], engine.weights[k][lane], engine.rests[k][lane],
@@ -316,7 +311,7 @@ class _Piece:
             fleet.bias_velocities[k][lane], engine.steps[lane], engine.momentum, engine.moved[lane],
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
-            CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))), TILES=tile.tiles,
+            CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers if engine.split else None,
         )  # fmt: skip
 

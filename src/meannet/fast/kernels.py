@@ -271,28 +271,13 @@ def _derivatives(delta, case, unit, cases, units, delta_width):
 
 
 @triton.jit
-def _gradient(delta, below, d, unit, column, cases: tl.constexpr, units, inputs, delta_width,
-              PRECISION: tl.constexpr, UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """(units, columns): the gradient by a tile of weights; `d` has the derivatives where one block holds all cases."""
-    gradient = tl.zeros((UNITS, BLOCK), tl.float32)
-    case = tl.arange(0, CASES)
-    for start in range(0, cases, CASES):
-        there = (start + case[:, None] < cases) & (column[None, :] < inputs)
-        a = tl.load(below + (start + case[:, None]) * inputs + column[None, :], mask=there, other=0.0)
-        if cases > CASES:
-            d = _derivatives(delta, start + case, unit, cases, units, delta_width)
-        gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
-    return gradient
-
-
-@triton.jit
 def gradient_step(
     delta, below, weight, rest, velocity, powers, scales, squares, bias, bias_velocity, steps, momentum_at, moved,
     cases: tl.constexpr, units, inputs: tl.constexpr, delta_width: tl.constexpr, widest,
     BOUND: tl.constexpr, SPLIT: tl.constexpr, PRECISION: tl.constexpr,
-    UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr, TILES: tl.constexpr,
+    UNITS: tl.constexpr, CASES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Gradient product, momentum and step of TILES tiles of weights, side by side; their rows' squared lengths.
+    """Gradient product, momentum and step of a tile of weights; its rows' squared lengths.
 
     SPLIT weights are float32 in two halves: the nearest bfloat16, which the products read, and in `rest` what their
     bits differ by. Velocities are then float16, multiplied by a power of two, a net's own. `moved` is set for units
@@ -300,6 +285,7 @@ def gradient_step(
     """
     net = tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     real = unit < units
     # Distances inside a net fit 32 bits, which takes fewer registers.
     delta += net * cases * delta_width
@@ -311,48 +297,47 @@ def gradient_step(
     scale = tl.full((UNITS,), 1.0, tl.float32)
     if BOUND:
         scale = tl.load(scales + net * units + unit, mask=real, other=0.0)
-    squared, largest = tl.zeros((UNITS,), tl.float32), tl.zeros((UNITS,), tl.float32)
-    d = _derivatives(delta, tl.arange(0, CASES), unit, cases, units, delta_width)
-    for tile in range(TILES):
-        column = (tl.program_id(0) * TILES + tile) * BLOCK + tl.arange(0, BLOCK)
-        inside = real[:, None] & (column[None, :] < inputs)
-        place = unit[:, None] * inputs + column[None, :]
-        w = tl.load(weight + place, mask=inside, other=0.0)
-        low = w
-        if SPLIT:
-            low = tl.load(rest + place, mask=inside, other=0)
-        v = tl.load(velocity + place, mask=inside, other=0.0)
-        gradient = _gradient(
-            delta, below, d, unit, column, cases, units, inputs, delta_width, PRECISION, UNITS, CASES, BLOCK
-        )
-        if SPLIT:
-            w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
-            v = v.to(tl.float32) * (1.0 / power)
-        if BOUND:
-            w *= scale[:, None]
-        v = momentum * v - step * gradient
-        w += v
-        if SPLIT:
-            kept = tl.minimum(tl.maximum(v * power, -65504.0), 65504.0)  # of float16: no net comes back from infinity
-            tl.store(velocity + place, kept.to(tl.float16), mask=inside)
-            bits = w.to(tl.int32, bitcast=True)
-            high = (bits + 0x8000) & -0x10000
-            tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
-            tl.store(rest + place, (bits - high).to(tl.int16), mask=inside)
-        else:
-            tl.store(velocity + place, v, mask=inside)
-            tl.store(weight + place, w, mask=inside)
-        if BOUND:
-            squared += tl.sum(w * w, 1)
-            largest = tl.maximum(largest, tl.max(tl.abs(gradient), 1))
+    case = tl.arange(0, CASES)
+    d = _derivatives(delta, case, unit, cases, units, delta_width)
+    inside = real[:, None] & (column[None, :] < inputs)
+    place = unit[:, None] * inputs + column[None, :]
+    w = tl.load(weight + place, mask=inside, other=0.0)
+    low = w
+    if SPLIT:
+        low = tl.load(rest + place, mask=inside, other=0)
+    v = tl.load(velocity + place, mask=inside, other=0.0)
+    gradient = tl.zeros((UNITS, BLOCK), tl.float32)
+    for start in range(0, cases, CASES):
+        there = (start + case[:, None] < cases) & (column[None, :] < inputs)
+        a = tl.load(below + (start + case[:, None]) * inputs + column[None, :], mask=there, other=0.0)
+        if cases > CASES:
+            d = _derivatives(delta, start + case, unit, cases, units, delta_width)
+        gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
+    if SPLIT:
+        w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
+        v = v.to(tl.float32) * (1.0 / power)
+    if BOUND:
+        w *= scale[:, None]
+    v = momentum * v - step * gradient
+    w += v
+    if SPLIT:
+        kept = tl.minimum(tl.maximum(v * power, -65504.0), 65504.0)  # of float16: no net comes back from infinity
+        tl.store(velocity + place, kept.to(tl.float16), mask=inside)
+        bits = w.to(tl.int32, bitcast=True)
+        high = (bits + 0x8000) & -0x10000
+        tl.store(weight + place, high.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
+        tl.store(rest + place, (bits - high).to(tl.int16), mask=inside)
+    else:
+        tl.store(velocity + place, v, mask=inside)
+        tl.store(weight + place, w, mask=inside)
     if BOUND:
         part = net * tl.num_programs(0) + tl.program_id(0)
-        tl.store(squares + part * units + unit, squared, mask=real)
-        tl.store(moved + net * widest + unit, 1, mask=real & (largest > 0))
+        tl.store(squares + part * units + unit, tl.sum(w * w, 1), mask=real)
+        tl.store(moved + net * widest + unit, 1, mask=real & (tl.max(tl.abs(gradient), 1) > 0))
     if tl.program_id(0) == 0:
         bias_gradient = tl.zeros((UNITS,), tl.float32)
         for start in range(0, cases, CASES):
-            d = _derivatives(delta, start + tl.arange(0, CASES), unit, cases, units, delta_width)
+            d = _derivatives(delta, start + case, unit, cases, units, delta_width)
             bias_gradient += tl.sum(d.to(tl.float32), 1)
         at = net * units + unit
         change = momentum * tl.load(bias_velocity + at, mask=real, other=0.0) - step * bias_gradient
