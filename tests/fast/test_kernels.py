@@ -1,5 +1,6 @@
 """The Triton kernels against the plain version: on a GPU where there is one, else through Triton's interpreter."""
 
+import itertools
 import math
 from functools import partial
 
@@ -183,9 +184,18 @@ def test_split_weights_are_the_nearest_bfloat16_and_come_back_exactly():
     nearest = weight.bfloat16()
     apart = (high.float() - weight).abs()[len(special) :]
     assert apart.equal((nearest.float() - weight).abs()[len(special) :])
-    back = torch.empty_like(weight)
-    cuda.join_(back, high, rest)
-    torch.testing.assert_close(back, weight, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(cuda.joined(high, rest), weight, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 64, 64), (3, 65, 64), (2, 130, 200)])
+def test_weights_in_blocks_are_where_the_kernels_look_for_them_and_come_back(shape):
+    weight = torch.arange(math.prod(shape), dtype=torch.float32).view(shape) + 1
+    blocks = cuda.in_blocks(weight).contiguous()
+    across = -(-shape[2] // 64)
+    for net, unit, column in itertools.product(range(shape[0]), (0, shape[1] - 1), (0, shape[2] // 2, shape[2] - 1)):
+        block = unit // 64 * across + column // 64
+        assert blocks[net].flatten()[block * 64**2 + unit % 64 * 64 + column % 64] == weight[net, unit, column]
+    assert blocks.count_nonzero() == weight.numel() and cuda.out_of_blocks(blocks, shape).equal(weight)
 
 
 def test_a_step_of_split_weights_is_the_step_of_whole_ones():
@@ -201,7 +211,9 @@ def test_a_step_of_split_weights_is_the_step_of_whole_ones():
         dtype = torch.bfloat16 if split else torch.float32
         power = torch.tensor([2.0**9, 2.0**7], device=DEVICE)
         kept = (velocity * power[:, None, None]).half()
-        w, v = weight.clone(), kept.clone() if split else kept.float() / power[:, None, None]
+        w, v = (
+            cuda.in_blocks(x).contiguous() for x in (weight, kept if split else kept.float() / power[:, None, None])
+        )
         high, rest = torch.empty_like(w, dtype=dtype), torch.empty_like(w, dtype=torch.int16)
         if split:
             cuda.split_(w, high, rest)
@@ -215,9 +227,8 @@ def test_a_step_of_split_weights_is_the_step_of_whole_ones():
             torch.zeros(2, 19, dtype=torch.int32, device=DEVICE), 5, 19, 33, 19, 19,
             BOUND=True, SPLIT=split, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=32,
         )  # fmt: skip
-        if split:
-            cuda.join_(w, high, rest)
-        found.append((w if split else high, v.float() / power[:, None, None] if split else v, squares))
+        w, v = (cuda.out_of_blocks(x, weight.shape) for x in (cuda.joined(high, rest) if split else high, v))
+        found.append((w, v.float() / power[:, None, None] if split else v, squares))
     expected = weight * scales[..., None] + 0.7 * velocity
     torch.testing.assert_close(found[0][0], expected, rtol=2**-11, atol=1e-3)
     (weights, velocities, squares), (split_weights, split_velocities, split_squares) = found
@@ -227,8 +238,9 @@ def test_a_step_of_split_weights_is_the_step_of_whole_ones():
 
 
 def test_a_velocity_too_large_for_float16_is_the_largest_there_is_and_the_weight_gets_all_of_it():
-    velocity = torch.tensor([[60000.0, -60000.0, 3.0]], device=DEVICE).repeat(16, 1)[None].half()
-    high, rest = torch.zeros(1, 16, 3, dtype=torch.bfloat16, device=DEVICE), torch.zeros_like(velocity).short()
+    given = torch.tensor([[60000.0, -60000.0, 3.0]], device=DEVICE).repeat(16, 1)[None].half()
+    velocity = cuda.in_blocks(given).contiguous()
+    high, rest = torch.zeros_like(velocity, dtype=torch.bfloat16), torch.zeros_like(velocity, dtype=torch.int16)
     delta, below = (torch.zeros(1, 4, n, dtype=torch.bfloat16, device=DEVICE) for n in (16, 3))
     bias, one = torch.zeros(1, 16, device=DEVICE), torch.ones(1, device=DEVICE)
     kernels.gradient_step[(1, 1, 1)](
@@ -236,8 +248,7 @@ def test_a_velocity_too_large_for_float16_is_the_largest_there_is_and_the_weight
         torch.zeros(1, 16, dtype=torch.int32, device=DEVICE), 4, 16, 3, 16, 16,
         BOUND=False, SPLIT=True, PRECISION="ieee", UNITS=16, CASES=16, BLOCK=16,
     )  # fmt: skip
-    weight = torch.empty(1, 16, 3, device=DEVICE)
-    cuda.join_(weight, high, rest)
+    velocity, weight = (cuda.out_of_blocks(x, given.shape) for x in (velocity, cuda.joined(high, rest)))
     assert velocity[0, 0].tolist() == [65504.0, -65504.0, 6.0]
     assert weight[0, 0].tolist() == [120000.0, -120000.0, 6.0]
 

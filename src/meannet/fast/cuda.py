@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 import triton
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from meannet.nn.own import OwnInputs, apart
 from meannet.nn.windows import Windows
 from meannet.train import Rows, Tally
 
+SIDE = kernels.SIDE.value
 MOST_IN_A_GRAPH = 200
 ROWS_AT_A_TIME = 8192  # of sparse inputs made dense
 
@@ -39,7 +41,7 @@ class Tile(NamedTuple):
 FEW_NETS = 3
 LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
 LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
-HIDDEN_STEP = Tile(64, 64, 128, 4, 2, registers=128)
+HIDDEN_STEP = Tile(64, 64, 64, 4, 3, registers=128)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
@@ -86,13 +88,12 @@ class Captured:
         self.steps = torch.zeros(nets, device=device)
         self.momentum = torch.zeros(1, device=device)
         self.limits = torch.tensor(list(limit), dtype=torch.float32, device=device)
-        # What the products read. In bfloat16 it is one half of the weights, and `rests` has the other, for an epoch.
+        # What an epoch changes. Products read `weights`; in bfloat16 that is one half of them, and `rests` the other.
         self.split = self.dtype is torch.bfloat16
-        self.weights = [torch.empty_like(w, dtype=self.dtype) if self.split else w for w in fleet.weights]
-        self.rests = [torch.empty_like(w, dtype=torch.int16) if self.split else w for w in fleet.weights]
-        self.velocities = [
-            torch.empty_like(v, dtype=torch.float16) if self.split else v for v in fleet.weight_velocities
-        ]
+        shapes = [in_blocks(weight).shape for weight in fleet.weights]
+        self.weights = [torch.zeros(shape, dtype=self.dtype, device=device) for shape in shapes]
+        self.rests = [torch.zeros_like(w, dtype=torch.int16) if self.split else w for w in self.weights]
+        self.velocities = [torch.zeros_like(w, dtype=torch.float16 if self.split else None) for w in self.weights]
         self.powers = torch.ones(nets, device=device)  # of two, by which those are multiplied
         hidden = fleet.weights[:-1]
         self.scales = [torch.ones(weight.shape[:2], device=device) for weight in hidden]
@@ -111,7 +112,6 @@ class Captured:
         whole, rest = divmod(self.cases, self.batch)
         self.pieces = [_Piece(self, self.batch, whole)] + ([_Piece(self, rest, 1)] if rest else [])
         self.begin, self.end = _Repeated(self._begin, device), _Repeated(self._end, device)
-        self.to_end = self.split or bool(hidden)  # whether that does anything: a graph must not be empty
 
     def epoch(self, epoch: int, step: Sequence[float], momentum: float, stop: Callable[[], bool]) -> Tally | None:
         self.number.fill_(epoch)
@@ -128,8 +128,7 @@ class Captured:
                 self.first_case.fill_(case)
                 piece.replay()
                 update, case = update + piece.updates, case + piece.updates * piece.cases
-        if self.to_end:
-            self.end()
+        self.end()
         return Tally(
             loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
             errors=torch.stack([piece.wrong.sum(1) for piece in self.pieces]).sum(0),
@@ -140,11 +139,15 @@ class Captured:
     def _begin(self) -> None:
         fleet = self.fleet
         self.order.copy_(philox.order(fleet.seeds, self.number, self.cases))
-        if self.split:
-            for weight, high, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
-                split_(weight, high, rest)
-            for whole, half in zip(fleet.weight_velocities, self.velocities, strict=True):
-                half.copy_((whole * self.powers[:, None, None]).clamp_(-MOST_HALF, MOST_HALF))
+        for whole, weight, rest in zip(fleet.weights, self.weights, self.rests, strict=True):
+            if self.split:
+                split_(in_blocks(whole), weight, rest)
+            else:
+                weight.copy_(in_blocks(whole))
+        for whole, velocity in zip(fleet.weight_velocities, self.velocities, strict=True):
+            if self.split:
+                whole = (whole * self.powers[:, None, None]).clamp_(-MOST_HALF, MOST_HALF)
+            velocity.copy_(in_blocks(whole))
         for figures in (*self.squares, self.active, self.moved):
             figures.zero_()
         for piece in self.pieces:
@@ -152,11 +155,12 @@ class Captured:
             piece.wrong.zero_()
 
     def _end(self) -> None:
-        if self.split:
-            for weight, high, rest in zip(self.fleet.weights, self.weights, self.rests, strict=True):
-                join_(weight, high, rest)
-            for whole, half in zip(self.fleet.weight_velocities, self.velocities, strict=True):
-                torch.div(half, self.powers[:, None, None], out=whole)
+        for whole, weight, rest in zip(self.fleet.weights, self.weights, self.rests, strict=True):
+            whole.copy_(out_of_blocks(joined(weight, rest) if self.split else weight, whole.shape))
+        for whole, velocity in zip(self.fleet.weight_velocities, self.velocities, strict=True):
+            whole.copy_(out_of_blocks(velocity, whole.shape))
+            if self.split:
+                whole.div_(self.powers[:, None, None])
         for weight in self.fleet.weights[:-1]:
             constrain_incoming_(weight, self.limits[:, None, None])
 
@@ -214,8 +218,8 @@ class _Piece:
     def capture(self) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
-        changed = [*engine.weights, *engine.velocities, *engine.fleet.biases, *engine.fleet.bias_velocities]
-        changed += [*(engine.rests if engine.split else ()), *engine.squares, *engine.scales]
+        changed = [*engine.weights, *engine.rests, *engine.velocities, *engine.squares, *engine.scales]
+        changed += [*engine.fleet.biases, *engine.fleet.bias_velocities]
         changed += [self.loss, self.wrong, engine.active, engine.moved]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
@@ -249,32 +253,13 @@ class _Piece:
 
         A layer's step need not wait for derivatives further down; with `side` it is taken on that stream.
         """
-        engine, fleet, cases = self.engine, self.engine.fleet, self.cases
-        seeds, sizes, last = fleet.seeds[lane], fleet.sizes, len(fleet.weights) - 1
-        nets = len(seeds)
-        tile = LAYER_OF_FEW if nets <= FEW_NETS else LAYER_OF_MANY
-        at_least, padded = _of(engine.thresholds[0], lane, seeds)
-        kernels.gather[(triton.cdiv(sizes[0], 256), triton.cdiv(cases, 4), nets)](
-            engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
-            engine.first_update, offset, 0, self.activities[0][lane], engine.starts, engine.inputs.shape[2],
-            engine.cases, cases, sizes[0], padded,
-            MASKED=engine.thresholds[0] is not None, CUT=engine.cut, CASES=4, UNITS=256,
-        )  # fmt: skip
+        fleet = self.engine.fleet
+        last = len(fleet.weights) - 1
+        tile = LAYER_OF_FEW if len(fleet.seeds[lane]) <= FEW_NETS else LAYER_OF_MANY
+        self.gather(offset, lane)
         for k in range(last):
-            at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
-            kernels.forward_layer[(triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), nets)](
-                self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
-                engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
-                self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
-                cases, sizes[k + 1], sizes[k], padded, engine.squares[k].shape[1], last,
-                LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
-                CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, num_warps=tile.warps, num_stages=tile.stages,
-            )  # fmt: skip
-        kernels.output_layer[(triton.cdiv(cases, 16), nets)](
-            self.activities[-1][lane], engine.weights[last][lane], fleet.biases[last][lane], engine.targets,
-            engine.order[lane], engine.first_case, offset, self.deltas[-1][lane], self.loss[lane], self.wrong[lane],
-            engine.cases, cases, sizes[-2], sizes[-1], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=128,
-        )  # fmt: skip
+            self.forward(k, offset, lane, tile)
+        self.outputs(offset, lane)
         for k in range(last, -1, -1):
             if k > 0:
                 self.backward(k, lane, tile)
@@ -285,6 +270,42 @@ class _Piece:
         if side is not None:
             torch.cuda.current_stream().wait_stream(side)
 
+    def gather(self, offset: int, lane: slice) -> None:
+        """The inputs of the next cases, masked."""
+        engine, seeds, units, cases = self.engine, self.engine.fleet.seeds[lane], self.engine.fleet.sizes[0], self.cases
+        at_least, padded = _of(engine.thresholds[0], lane, seeds)
+        kernels.gather[(triton.cdiv(units, 256), triton.cdiv(cases, 4), len(seeds))](
+            engine.inputs, engine.which[lane], engine.order[lane], engine.first_case, at_least, seeds,
+            engine.first_update, offset, 0, self.activities[0][lane], engine.starts, engine.inputs.shape[2],
+            engine.cases, cases, units, padded,
+            MASKED=engine.thresholds[0] is not None, CUT=engine.cut, CASES=4, UNITS=256,
+        )  # fmt: skip
+
+    def forward(self, k: int, offset: int, lane: slice, tile: Tile) -> None:
+        """Masked activities above weight layer k, and their slopes."""
+        engine, fleet, cases = self.engine, self.engine.fleet, self.cases
+        seeds, sizes, parts = fleet.seeds[lane], fleet.sizes, engine.squares[k].shape[1]
+        at_least, padded = _of(engine.thresholds[k + 1], lane, seeds)
+        grid = triton.cdiv(sizes[k + 1], tile.columns), triton.cdiv(cases, tile.rows), len(seeds)
+        kernels.forward_layer[grid](
+            self.activities[k][lane], engine.weights[k][lane], engine.squares[k][lane], engine.limits[lane],
+            engine.scales[k][lane], fleet.biases[k][lane], at_least, seeds, engine.first_update, offset, k + 1,
+            self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
+            cases, sizes[k + 1], sizes[k], padded, parts, len(fleet.weights) - 1,
+            LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
+            CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, PARTS=triton.next_power_of_2(parts),
+            num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+
+    def outputs(self, offset: int, lane: slice) -> None:
+        """Softmax, loss and errors, and the derivatives by the total inputs of the output units."""
+        engine, fleet, cases = self.engine, self.engine.fleet, self.cases
+        kernels.output_layer[(triton.cdiv(cases, 16), len(fleet.seeds[lane]))](
+            self.activities[-1][lane], engine.weights[-1][lane], fleet.biases[-1][lane], engine.targets,
+            engine.order[lane], engine.first_case, offset, self.deltas[-1][lane], self.loss[lane], self.wrong[lane],
+            engine.cases, cases, *fleet.sizes[-2:], PRECISION=engine.dot, CASES=16, OUT=self.width, BLOCK=128,
+        )  # fmt: skip
+
     def backward(self, k: int, lane: slice, tile: Tile) -> None:
         """Derivatives of the layer below weight layer k, taken before that layer is changed."""
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
@@ -293,7 +314,7 @@ class _Piece:
         kernels.backward_layer[grid](
             self.scaled_deltas[k][lane], engine.weights[k][lane], self.slopes[k - 1][lane], engine.scales[k - 1][lane],
             self.deltas[k - 1][lane], self.scaled_deltas[k - 1][lane],
-            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], PRECISION=engine.dot,
+            cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], SCALED=k > 1, PRECISION=engine.dot,
             CASES=tile.rows, INPUTS=tile.columns, BLOCK=min(tile.inner, self.width) if outputs else tile.inner,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
@@ -331,9 +352,21 @@ def split_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
     rest.copy_(bits - top)
 
 
-def join_(weight: Tensor, high: Tensor, rest: Tensor) -> None:
+def joined(high: Tensor, rest: Tensor) -> Tensor:
     """The numbers that `split_` was given, bit by bit."""
-    weight.view(torch.int32).copy_(high.float().view(torch.int32) + rest)
+    return (high.float().view(torch.int32) + rest).view(torch.float32)
+
+
+def in_blocks(weight: Tensor) -> Tensor:
+    """Of (nets, units, inputs): (nets, blocks of units, blocks of inputs, SIDE, SIDE), zeros at the edges."""
+    units, inputs = weight.shape[1:]
+    padded = F.pad(weight, (0, -inputs % SIDE, 0, -units % SIDE))
+    return padded.unflatten(2, (-1, SIDE)).unflatten(1, (-1, SIDE)).transpose(2, 3)
+
+
+def out_of_blocks(blocks: Tensor, shape: Sequence[int]) -> Tensor:
+    """The tensor of that shape that `in_blocks` was given."""
+    return blocks.transpose(2, 3).flatten(3).flatten(1, 2)[:, : shape[1], : shape[2]]
 
 
 def _dense(inputs: Rows, fleet: Fleet, dtype: torch.dtype) -> Tensor | OwnInputs:

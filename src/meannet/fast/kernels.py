@@ -7,10 +7,28 @@ ever stored.
 The norm bound needs whole rows, and a tile has only a part of each. So `gradient_step` leaves the squared length of
 each row's part in `squares`, and the weights are the stored ones times a scale per row, which follows from the squares.
 `forward_layer` works the scales out; the next step multiplies them into the weights. Between two epochs scales are one.
+
+Within an epoch weights and velocities lie in blocks of SIDE by SIDE, one after the other along the inputs, then along
+the units: what a block of threads takes on is then one stretch of memory, or a few.
 """
 
 import triton
 import triton.language as tl
+
+SIDE = tl.constexpr(64)
+
+
+@triton.jit
+def _weights(units, inputs):
+    """How far apart the weights of two nets are."""
+    return tl.cdiv(units, SIDE) * tl.cdiv(inputs, SIDE) * (SIDE * SIDE)
+
+
+@triton.jit
+def _weight_at(unit, column, inputs):
+    """Where the weight of a unit for an input is."""
+    block = unit // SIDE * tl.cdiv(inputs, SIDE) + column // SIDE
+    return block * (SIDE * SIDE) + unit % SIDE * SIDE + column % SIDE
 
 
 @triton.jit
@@ -26,11 +44,9 @@ def _draws(seed, update, place, case, first, CASES: tl.constexpr, UNITS: tl.cons
 
 
 @triton.jit
-def _kept(thresholds, seed, update, layer, case, first, padded, CASES: tl.constexpr, UNITS: tl.constexpr):
+def _kept(thresholds, seed, update, layer, case, first, CASES: tl.constexpr, UNITS: tl.constexpr):
     """(CASES, UNITS): which of the units from `first` on, a multiple of 8, are kept for each case."""
-    draws = _draws(seed, update, layer, case, first, CASES, UNITS)
-    unit = first + tl.arange(0, UNITS)
-    return draws >= tl.load(thresholds + unit, mask=unit < padded, other=0)[None, :]
+    return _draws(seed, update, layer, case, first, CASES, UNITS) >= thresholds[None, :]
 
 
 @triton.jit(do_not_specialize=["place"])
@@ -128,7 +144,8 @@ def gather(
     x = tl.load(inputs + place[:, None] * row + unit[None, :], mask=inside, other=0.0)
     if MASKED:
         update = (tl.load(first_update) + offset).to(tl.int32)
-        keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
+        at_least = tl.load(thresholds + net * padded + unit, mask=unit < padded, other=0)
+        keep = _kept(at_least, tl.load(seeds + net), update, layer, case, first, CASES, UNITS)
         x = tl.where(keep, x, 0.0)
     tl.store(out + (net * cases + case[:, None]) * units + unit[None, :], x, mask=inside)
 
@@ -138,7 +155,7 @@ def forward_layer(
     below, weight, squares, limits, scales, bias, thresholds, seeds, first_update, offset, layer,
     above, slopes, active, cases, units: tl.constexpr, inputs: tl.constexpr, padded, parts: tl.constexpr, layers,
     LOGISTIC: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
-    CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+    CASES: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """The masked activities of a layer and their slopes by the total inputs.
 
@@ -151,15 +168,17 @@ def forward_layer(
     unit = first + tl.arange(0, UNITS)
     column = tl.arange(0, BLOCK)
     real = unit < units
-    squared = tl.zeros((UNITS,), tl.float32)
-    for part in range(parts):
-        squared += tl.load(squares + (net * parts + part) * units + unit, mask=real, other=0.0)
+    # What follows the product is asked for before it, so that it need not be waited for.
+    part = tl.arange(0, PARTS)
+    s_at = squares + (net * parts + part[:, None]) * units + unit[None, :]
+    squared = tl.load(s_at, mask=(part[:, None] < parts) & real[None, :], other=0.0)
     limit = tl.load(limits + net)
-    # A row whose squared length overflows is left alone: its net has diverged and is to be seen to.
-    over = (squared > limit) & (squared < float("inf"))
-    scale = tl.where(over, tl.sqrt(limit / squared), 1.0)
+    b = tl.load(bias + net * units + unit, mask=real, other=0.0)
+    if MASKED:
+        update, seed = (tl.load(first_update) + offset).to(tl.int32), tl.load(seeds + net)
+        at_least = tl.load(thresholds + net * padded + unit, mask=unit < padded, other=0)
     a_at = below + (net * cases + case[:, None]) * inputs + column[None, :]
-    w_at = weight + (net * units + unit[None, :]) * inputs + column[:, None]
+    w_at = weight + net * _weights(units, inputs) + _weight_at(unit[None, :], column[:, None], inputs)
     total = tl.zeros((CASES, UNITS), tl.float32)
     for start in range(0, inputs, BLOCK):
         left = column < inputs - start
@@ -167,20 +186,24 @@ def forward_layer(
         w = tl.load(w_at, mask=real[None, :] & left[:, None], other=0.0)
         total = tl.dot(a, w, total, input_precision=PRECISION)
         a_at += BLOCK
-        w_at += BLOCK
+        w_at += BLOCK * SIDE
+    squared = tl.sum(squared, 0)
+    # A row whose squared length overflows is left alone: its net has diverged and is to be seen to.
+    over = (squared > limit) & (squared < float("inf"))
+    scale = tl.where(over, tl.sqrt(limit / squared), 1.0)
     tl.store(scales + net * units + unit, scale, mask=real)
-    z = total * scale[None, :] + tl.load(bias + net * units + unit, mask=real, other=0.0)[None, :]
+    z = total * scale[None, :] + b[None, :]
     if LOGISTIC:
         e = tl.exp(-tl.abs(z))
-        a = tl.where(z > 0, 1.0, e) / (1 + e)
-        slope = e / ((1 + e) * (1 + e))
+        inverse = 1 / (1 + e)
+        a = tl.where(z > 0, 1.0, e) * inverse
+        slope = e * inverse * inverse
     else:
         a = tl.maximum(z, 0.0)
         slope = (z > 0).to(tl.float32)
     inside = (case[:, None] < cases) & real[None, :]
     if MASKED:
-        update = (tl.load(first_update) + offset).to(tl.int32)
-        keep = _kept(thresholds + net * padded, tl.load(seeds + net), update, layer, case, first, padded, CASES, UNITS)
+        keep = _kept(at_least, seed, update, layer, case, first, CASES, UNITS)
         a, slope = tl.where(keep, a, 0.0), tl.where(keep, slope, 0.0)
     place = (net * cases + case[:, None]) * units + unit[None, :]
     tl.store(above + place, a.to(above.dtype.element_ty), mask=inside)
@@ -200,8 +223,11 @@ def output_layer(
     case = tl.program_id(0) * CASES + tl.arange(0, CASES)
     out = tl.arange(0, OUT)
     unit = tl.arange(0, BLOCK)
+    valid = case < cases
+    chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=valid, other=0)
+    target = tl.load(targets + chosen, mask=valid, other=0)
     a_at = below + (net * cases + case[:, None]) * units + unit[None, :]
-    w_at = weight + (net * outputs + out[None, :]) * units + unit[:, None]
+    w_at = weight + net * _weights(outputs, units) + _weight_at(out[None, :], unit[:, None], units)
     total = tl.zeros((CASES, OUT), tl.float32)
     for start in range(0, units, BLOCK):
         left = unit < units - start
@@ -209,15 +235,12 @@ def output_layer(
         w = tl.load(w_at, mask=(out[None, :] < outputs) & left[:, None], other=0.0)
         total = tl.dot(a, w, total, input_precision=PRECISION)
         a_at += BLOCK
-        w_at += BLOCK
+        w_at += BLOCK * SIDE
     total += tl.load(bias + net * outputs + out, mask=out < outputs, other=0.0)[None, :]
     total = tl.where(out[None, :] < outputs, total, -float("inf"))
     largest = tl.max(total, 1)
     exponent = tl.exp(total - largest[:, None])
     total_exponent = tl.sum(exponent, 1)
-    valid = case < cases
-    chosen = tl.load(order + net * all_cases + tl.load(first_case) + offset * cases + case, mask=valid, other=0)
-    target = tl.load(targets + chosen, mask=valid, other=0)
     right = out[None, :] == target[:, None]
     total_right = tl.sum(tl.where(right, total, 0.0), 1)
     kept = net * cases + case
@@ -237,16 +260,23 @@ def output_layer(
 @triton.jit
 def backward_layer(
     delta, weight, slopes, scales, out, scaled_out, cases, units, inputs: tl.constexpr, delta_width: tl.constexpr,
-    PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
+    SCALED: tl.constexpr, PRECISION: tl.constexpr, CASES: tl.constexpr, INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales."""
+    """Derivatives by the total inputs of the layer below, from those of the layer above times its scales.
+
+    With SCALED they are also stored times the scales of their own layer, for the layer below that.
+    """
     net = tl.program_id(2).to(tl.int64)
     case = tl.program_id(1) * CASES + tl.arange(0, CASES)
     column = tl.program_id(0) * INPUTS + tl.arange(0, INPUTS)
     unit = tl.arange(0, BLOCK)
     real = column < inputs
+    place = (net * cases + case[:, None]) * inputs + column[None, :]
+    inside = (case[:, None] < cases) & real[None, :]
+    slope = tl.load(slopes + place, mask=inside, other=0.0)
+    scale = tl.load(scales + net * inputs + column, mask=real, other=0.0)
     d_at = delta + (net * cases + case[:, None]) * delta_width + unit[None, :]
-    w_at = weight + (net * units + unit[:, None]) * inputs + column[None, :]
+    w_at = weight + net * _weights(units, inputs) + _weight_at(unit[:, None], column[None, :], inputs)
     back = tl.zeros((CASES, INPUTS), tl.float32)
     for start in range(0, delta_width, BLOCK):
         left = unit < units - start
@@ -254,13 +284,11 @@ def backward_layer(
         w = tl.load(w_at, mask=left[:, None] & real[None, :], other=0.0)
         back = tl.dot(d, w, back, input_precision=PRECISION)
         d_at += BLOCK
-        w_at += BLOCK * inputs
-    place = (net * cases + case[:, None]) * inputs + column[None, :]
-    inside = (case[:, None] < cases) & real[None, :]
-    back *= tl.load(slopes + place, mask=inside, other=0.0).to(tl.float32)
-    scale = tl.load(scales + net * inputs + column, mask=real, other=0.0)
+        w_at += BLOCK * SIDE * tl.cdiv(inputs, SIDE)
+    back *= slope.to(tl.float32)
     tl.store(out + place, back.to(out.dtype.element_ty), mask=inside)
-    tl.store(scaled_out + place, (back * scale[None, :]).to(out.dtype.element_ty), mask=inside)
+    if SCALED:
+        tl.store(scaled_out + place, (back * scale[None, :]).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -290,17 +318,17 @@ def gradient_step(
     # Distances inside a net fit 32 bits, which takes fewer registers.
     delta += net * cases * delta_width
     below += net * cases * inputs
-    weight += net * units * inputs
-    velocity += net * units * inputs
-    rest += net * units * inputs
+    size = _weights(units, inputs)
+    weight += net * size
+    velocity += net * size
+    rest += net * size
     step, momentum, power = tl.load(steps + net), tl.load(momentum_at), tl.load(powers + net)
     scale = tl.full((UNITS,), 1.0, tl.float32)
     if BOUND:
         scale = tl.load(scales + net * units + unit, mask=real, other=0.0)
     case = tl.arange(0, CASES)
-    d = _derivatives(delta, case, unit, cases, units, delta_width)
     inside = real[:, None] & (column[None, :] < inputs)
-    place = unit[:, None] * inputs + column[None, :]
+    place = _weight_at(unit[:, None], column[None, :], inputs)
     w = tl.load(weight + place, mask=inside, other=0.0)
     low = w
     if SPLIT:
@@ -310,8 +338,7 @@ def gradient_step(
     for start in range(0, cases, CASES):
         there = (start + case[:, None] < cases) & (column[None, :] < inputs)
         a = tl.load(below + (start + case[:, None]) * inputs + column[None, :], mask=there, other=0.0)
-        if cases > CASES:
-            d = _derivatives(delta, start + case, unit, cases, units, delta_width)
+        d = _derivatives(delta, start + case, unit, cases, units, delta_width)
         gradient = tl.dot(d, a, gradient, input_precision=PRECISION)
     if SPLIT:
         w = (w.to(tl.float32).to(tl.int32, bitcast=True) + low.to(tl.int32)).to(tl.float32, bitcast=True)
