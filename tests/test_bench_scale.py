@@ -51,7 +51,7 @@ RANKS = MADE | {
     "cores": 16,
     "batch_a_rank": 16,
     "gradient_bytes": 5_000_000,
-    "rows": [ranks_row(1, 40, 0, 41), ranks_row(2, 42, 8, 46), ranks_row(4, 44, 12, 51), ranks_row(8, 50, 16, 64)],
+    "rows": [ranks_row(1, 40, 0, 41), ranks_row(2, 42, 8, 46), ranks_row(4, 44, 12, 51), ranks_row(8, 50, 16, 58)],
 }
 
 
@@ -70,8 +70,11 @@ def test_the_model_is_the_sum_of_its_measured_parts():
 
 def test_ranks_are_predicted_from_two_of_them():
     found = scale.check(RANKS)
-    assert [one.predicted for one in found] == [40, 46, 50, 58] and [one.fitted for one in found] == [0, 1, 0, 0]
-    assert found[3].off == pytest.approx(58 / 64 - 1)
+    # A ring of two sends all gradients once, one of four 1.5 times, one of eight 1.75 times; two ranks show 5 ms.
+    assert [one.predicted for one in found] == [41, 46, 48.5, 49.75] and [one.fitted for one in found] == [1, 1, 0, 0]
+    assert found[3].off == pytest.approx(49.75 / 58 - 1)
+    alone = RANKS | {"rows": RANKS["rows"][:2]}
+    assert "No more ranks were measured" in scale.blocks({"ranks": alone})["rank-check"]()
 
 
 def test_the_page_is_filled_and_marks_predictions(tmp_path):
@@ -85,7 +88,7 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
     assert "take 2.5 hours" in page and "Ten views of one picture, captured: 0.80 ± 0.05 ms" in page
     assert "| 16 | 16,000 ± 20 |" in page and "150 ± 3 pictures a second and core" in page
     assert "| 2 | 42.0 | 8.0 | 46.0 ± 0.5 | 46.0 | given |" in page
-    assert "The model is within 20 %: it is off by 9 % at most, with 8 ranks." in page
+    assert "The model is within 20 %: it is off by 14 % at most, with 8 ranks." in page
     assert "| 64 | 2 |" in page and "| 64 | 128 |" in page
     single = scale.blocks({"training": TRAINING | {"rows": TRAINING["rows"][:1]}})
     assert (

@@ -84,6 +84,15 @@ def test_later_settings_win_and_the_experiment_itself_stays(experiment):
     assert to_json(experiment) == before and override(experiment, []) == experiment
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_settings_that_fit_together_only_are_taken_in_any_order(order):
+    changes = ["conv.banks=32,32", "conv.pools=max,average", "conv.normalised=1"][::order]
+    conv = override(recipes.get("cifar10.g_conv"), changes).conv
+    assert (conv.banks, conv.pools, conv.normalised) == ((32, 32), ("max", "average"), 1)
+    with pytest.raises(ValueError, match="pools"):
+        override(recipes.get("cifar10.g_conv"), changes[:1] if order == 1 else changes[-1:])
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

@@ -218,7 +218,11 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
 
 
 def search_rate(loop: Loop) -> float:
-    """The largest power of ten with which some updates reduce the objective on training cases (F.7)."""
+    """The largest power of ten with which some updates reduce the objective on training cases (F.7).
+
+    A net whose units they silence may have a lower objective than a bad start, and learns nothing; so in the last of
+    these updates every layer must still be active.
+    """
     experiment, data = loop.experiment, loop.data
     given, (seed,), optim = experiment.patches, experiment.seeds, experiment.optim
     assert given is not None
@@ -234,19 +238,24 @@ def search_rate(loop: Loop) -> float:
     before = objective()
 
     def reduces(rate: float) -> bool:
-        loop.engine.begin(0, step_size(optim.rule, rate, optim.momentum_start), optim.momentum_start)
-        own = optim.batch // loop.ranks.world
+        step, own = step_size(optim.rule, rate, optim.momentum_start), optim.batch // loop.ranks.world
+        loop.engine.begin(0, step, optim.momentum_start)
         with Stream(data.folder, "train", own, loop.workers) as stream:
             plan = patches.plan(seed, data.cases, optim.batch, 1, loop.ranks)
             for update, (pixels, targets) in enumerate(patches.batches(stream, plan)):
                 if update == updates:
                     break
+                if update == updates - 1:
+                    loop.engine.begin(update, step, optim.momentum_start)  # tallied by itself
                 loop.engine.take(pixels, targets, _in_batch(loop, update))
                 loop.engine.update_()
         after = objective()
+        faults = find_faults(loop.fleet, loop.engine.tally(), 1, [rate])
         torch._foreach_copy_(state, first)
-        loop.options.say(f"learning rate {rate:g}: objective {before:.4g} becomes {after:.4g} in {updates} updates")
-        return after < before  # not where it is no number
+        plural, why = "" if updates == 1 else "s", f"; {faults[0].why}" if faults else ""
+        found = f"objective {before:.6g} becomes {after:.6g} in {updates} update{plural}{why}"
+        loop.options.say(f"learning rate {rate:g}: {found}")
+        return after < before and not faults  # not where it is no number
 
     return largest_rate(reduces)
 

@@ -22,6 +22,11 @@ NONE_YET = "No bench is kept yet."
 ONE_SIZE = "No update with another size of mini-batch is kept, so what smaller shares would take is not known."
 
 
+def around(members: int) -> float:
+    """How many times all gradients each member of a ring sends until every one has their sum."""
+    return 2 * (members - 1) / members
+
+
 @dataclass(frozen=True)
 class Cost:
     """What is known of one GPU: milliseconds of an update, fixed and for each picture; gradients; pictures a second."""
@@ -50,8 +55,8 @@ class Cost:
     def exchange(self, gpus: int) -> float:
         """Milliseconds: around each machine, and then each GPU's part of the sum around the machines."""
         inside, nodes = min(gpus, NODE), -(-gpus // NODE)
-        within = 2 * (inside - 1) / inside * self.gradient_bytes / INSIDE
-        across = 2 * (nodes - 1) / nodes * self.gradient_bytes / inside / ACROSS
+        within = around(inside) * self.gradient_bytes / INSIDE
+        across = around(nodes) * self.gradient_bytes / inside / ACROSS
         return 1000 * (within + across)
 
     def speeds(self, gpus: int, pictures: float) -> tuple[float, float]:
@@ -78,15 +83,11 @@ class Checked:
 
 
 def check(document: dict[str, Any]) -> list[Checked]:
-    """An update without exchange, plus that share of the exchange alone which shows with two ranks."""
-    rows = {row["ranks"]: row for row in document["rows"]}
-    share = 0.0
-    if 2 in rows and rows[2]["exchange_ms"] > 0:
-        share = max(0.0, (rows[2]["together_ms"] - rows[2]["apart_ms"]) / rows[2]["exchange_ms"])
-    return [
-        Checked(n, row["together_ms"], row["apart_ms"] + (share * row["exchange_ms"] if n > 1 else 0.0), n == 2)
-        for n, row in sorted(rows.items())
-    ]
+    """One rank's update, and a ring that takes as long as two ranks show."""
+    measured = {row["ranks"]: row["together_ms"] for row in document["rows"]}
+    alone = measured[1]
+    ring = max(0.0, measured.get(2, alone) - alone) / around(2)
+    return [Checked(n, took, alone + ring * around(n), n <= 2) for n, took in sorted(measured.items())]
 
 
 def blocks(kept: dict[str, dict[str, Any] | None]) -> dict[str, Callable[[], str]]:
@@ -166,13 +167,17 @@ def _check_table(document: dict[str, Any]) -> str:
         for one in found
     ]
     heads = ("ranks", "without exchange, ms", "exchange alone, ms", "measured, ms", "model, ms", "off by")
-    worst = max((one for one in found if not one.fitted), key=lambda one: abs(one.off))
-    verdict = "within" if abs(worst.off) <= NEAR else "not within"
+    predicted = [one for one in found if not one.fitted]
+    verdict = "No more ranks were measured than the model was given."
+    if predicted:
+        worst = max(predicted, key=lambda one: abs(one.off))
+        near = "within" if abs(worst.off) <= NEAR else "not within"
+        verdict = f"The model is {near} {100 * NEAR:.0f} %: it is off by {100 * abs(worst.off):.0f} % at most, "
+        verdict += f"with {worst.ranks} ranks."
     said = (
         f"{document['device']}, {document['cores']} cores, {document['date']}; {document['batch_a_rank']} pictures a "
         f"rank, gradients of {document['gradient_bytes'] / 1e6:.1f} MB, medians ± interquartile range of "
-        f"{document['rows'][0]['repeats']} repeats. The model is {verdict} {100 * NEAR:.0f} %: it is off by "
-        f"{100 * abs(worst.off):.0f} % at most, with {worst.ranks} rank{'s' * (worst.ranks > 1)}."
+        f"{document['rows'][0]['repeats']} repeats. {verdict}"
     )
     return f"{markdown_table(heads, rows, right=range(len(heads)))}\n\n{said}"
 

@@ -7,18 +7,24 @@ from dataclasses import fields, replace
 from typing import Any
 
 from meannet.config.experiment import Experiment
-from meannet.config.parts import Pretrain
+from meannet.config.parts import Arm, Pretrain
 from meannet.config.values import nearest, parse
+
+Change = tuple[list[str], str, str]  # path from here on, value as text, whole path
 
 
 def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
-    """Apply `path=value` settings in order; names that do not exist are answered with the nearest that do."""
+    """Apply `path=value` settings together: of two for one path the last counts, and values need only fit in the end.
+
+    Names that do not exist are answered with the nearest that do.
+    """
+    changes: list[Change] = []
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals:
             raise ValueError(f"--set takes path=value, not {setting!r}; for example --set optim.lr=1")
-        experiment = _set(experiment, path.split("."), text, path)
-    return experiment
+        changes.append((path.split("."), text, path))
+    return _changed(experiment, changes) if changes else experiment
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:
@@ -57,9 +63,41 @@ def _pretraining(part: Pretrain) -> dict[str, Any]:
     return own | joint if part.model == "dbm" else {path: v for path, v in own.items() if path != "pretrain.labels"}
 
 
-def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
-    if isinstance(part, tuple):
-        names = [arm.name for arm in part]
+def _changed(part: Any, changes: list[Change]) -> Any:
+    """A group with other values, in it and in the groups in it."""
+    values: dict[str, Any] = {}
+    deeper: dict[str, list[Change]] = {}
+    hints = {name: kind for name, kind in typing.get_type_hints(type(part)).items() if name not in _NOT_SETTINGS}
+    for path, text, whole in changes:
+        name = path[0]
+        if name not in hints:
+            where = whole[: len(whole) - len(".".join(path))]
+            raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
+        value = getattr(part, name)
+        if value is None and name in _ABSENT:
+            raise ValueError(f"no setting {whole!r}: {_ABSENT[name]}")
+        if dataclasses.is_dataclass(value) or name == "arms":
+            if not path[1:]:
+                some = next(iter(_names(value)))
+                raise ValueError(f"{whole!r} is a group; set one of its values, such as {whole}.{some}")
+            deeper.setdefault(name, []).append((path[1:], text, whole))
+            continue
+        if value is None and name in ("selection", "speech"):
+            kind = "text" if name == "selection" else "speech"
+            raise ValueError(f"{whole} is for data sets of {kind}; {part.name} is none")
+        if path[1:]:
+            raise ValueError(f"{name} in {whole!r} is a value and has no {path[1]!r}")
+        values[name] = parse(hints[name], text, whole)
+    for name, inner in deeper.items():
+        group = getattr(part, name)
+        values[name] = _changed_arms(group, inner) if name == "arms" else _changed(group, inner)
+    return replace(part, **values)
+
+
+def _changed_arms(arms: tuple[Arm, ...], changes: list[Change]) -> tuple[Arm, ...]:
+    names = [arm.name for arm in arms]
+    by_arm: dict[str, list[Change]] = {}
+    for path, text, whole in changes:
         ends = [k for k in range(len(path), 0, -1) if ".".join(path[:k]) in names]  # a name may have dots in it
         if not ends:
             name = ".".join(path[:-1]) or path[0]
@@ -67,27 +105,8 @@ def _set(part: Any, path: list[str], text: str, whole: str) -> Any:
         name, rest = ".".join(path[: ends[0]]), path[ends[0] :]
         if not rest:
             raise ValueError(f"{whole} is a whole arm; set one of its values, such as {whole}.lr")
-        return tuple(_set(arm, rest, text, whole) if arm.name == name else arm for arm in part)
-    hints = {name: kind for name, kind in typing.get_type_hints(type(part)).items() if name not in _NOT_SETTINGS}
-    name = path[0]
-    if name not in hints:
-        where = whole[: len(whole) - len(".".join(path))]
-        raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
-    value = getattr(part, name)
-    if value is None and name in _ABSENT:
-        raise ValueError(f"no setting {whole!r}: {_ABSENT[name]}")
-    if dataclasses.is_dataclass(value) or (name == "arms"):
-        if not path[1:]:
-            raise ValueError(
-                f"{whole!r} is a group; set one of its values, such as {whole}.{next(iter(_names(value)))}"
-            )
-        return replace(part, **{name: _set(value, path[1:], text, whole)})
-    if value is None and name in ("selection", "speech"):
-        kind = "text" if name == "selection" else "speech"
-        raise ValueError(f"{whole} is for data sets of {kind}; {part.name} is none")
-    if path[1:]:
-        raise ValueError(f"{'.'.join(path[:1])} in {whole!r} is a value and has no {path[1]!r}")
-    return replace(part, **{name: parse(hints[name], text, whole)})
+        by_arm.setdefault(name, []).append((rest, text, whole))
+    return tuple(_changed(arm, by_arm[arm.name]) if arm.name in by_arm else arm for arm in arms)
 
 
 _ABSENT = {  # groups that an experiment may be without
