@@ -101,6 +101,12 @@ def test_tiles_for_many_nets_give_the_same_as_those_for_few(monkeypatch):
     agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5] * 3, step=[0.5] * 3))
 
 
+def test_lengths_of_more_parts_than_are_read_at_once_are_whole(monkeypatch):
+    monkeypatch.setattr(cuda, "MOST_PARTS", 2)
+    sizes, rates = SHAPES["more inputs than a block"]
+    agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5, 0.1, INF], step=[0.5] * 3))
+
+
 @BOTH
 def test_each_net_has_its_own_rates_bound_and_step(units):
     rates = ([0.0, 0.2, 0.4], [0.0, 0.5, 0.9], [0.5, 0.0, 0.1])

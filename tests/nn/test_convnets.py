@@ -6,9 +6,13 @@ import torch
 import torch.nn.functional as F
 
 from meannet import mean_network
-from meannet.config import Conv
+from meannet.config import Conv, Patches
+from meannet.core.dropout import kept
 from meannet.nn import convnets
-from meannet.nn.convnets import Rates, image_net, largest_rate, start_, working_spreads
+from meannet.nn.convnets import Rates, image_net, largest_rate, patch_net, start_, working_spreads
+
+# The smallest patch on which all of H's pools of 3 x 3 fit: 12 places, 6 after a pool, 3, and 1 after the last.
+SMALL = Patches(size=48, banks=(8, 12, 16, 16, 24), groups=(1, 2, 4, 4, 4))
 
 
 def rand(*shape, seed=0):
@@ -82,6 +86,127 @@ def test_a_net_is_its_layers_one_upon_another(units, function):
     np.testing.assert_allclose(net(wider).detach(), net(x).detach(), rtol=1e-10)
     last = x.contiguous(memory_format=torch.channels_last)
     np.testing.assert_allclose(net.to(memory_format=torch.channels_last)(last).detach(), net(x).detach(), rtol=1e-10)
+
+
+def subsampled_by_hand(image):
+    """Pixels 1, 5, 9 … of each row and column, weighted with those around them by a Gaussian of sd 2 (nn/conv.py)."""
+    side = image.shape[-1]
+    weights = np.zeros((side // 4, side))
+    for place in range(side // 4):
+        for away in range(-6, 7):
+            pixel = abs(4 * place + 1 + away)  # reflected at the edges
+            weights[place, min(pixel, 2 * (side - 1) - pixel)] += np.exp(-(away**2) / 8)
+    weights = torch.from_numpy(weights / weights.sum(1, keepdims=True))
+    return weights @ image @ weights.T
+
+
+def h_by_hand(net, image, groups, omit=None):
+    """Appendix H sentence by sentence; of the net only weights, biases and which channels a group reads are used."""
+    first, second, *others = [layer.layer for layer in net.weight_layers()[:5]]
+    *dense, output = [layer.layer for layer in net.weight_layers()[5:]]
+
+    def in_groups(x, layer, filters, count, padding):
+        read, banks = layer.permutation.view(count, -1), len(filters) // count
+        parts = [slice(banks * group, banks * (group + 1)) for group in range(count)]
+        maps = [
+            F.conv2d(x[:, own], filters[part], layer.bias[part], padding=padding)
+            for own, part in zip(read, parts, strict=True)
+        ]
+        return torch.cat(maps, 1)
+
+    def pooled(x):
+        return F.max_pool2d(x, 3, 2, ceil_mode=True)
+
+    def normalised(x):
+        return F.local_response_norm(x, 9, 0.001, 0.75, 1.0)
+
+    x = normalised(pooled(F.relu(F.conv2d(image, first.weight, first.bias, stride=4, padding=4))))
+    own = x.shape[1] // groups[1]
+    below = in_groups(x, second, second.weight[:, :own], groups[1], 2)
+    beside = F.conv2d(subsampled_by_hand(image), second.weight[:, own:], stride=2, padding=2)
+    x = normalised(pooled(F.relu(below + beside)))
+    for layer, count in zip(others, groups[2:], strict=True):
+        x = F.relu(in_groups(x, layer, layer.weight, count, 1))
+    x = pooled(x).flatten(1)
+    for number, layer in enumerate(dense, 5):
+        x = F.relu(F.linear(x, layer.weight, layer.bias))
+        x = x / 2 if omit is None else x * omit(number, x)
+    return F.linear(x, output.weight, output.bias)
+
+
+def pixels(cases, size):
+    """Centred bytes: with numbers as large as theirs it shows whether activities are normalised."""
+    return 255 * rand(cases, 3, size, size).double() - 128
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_net_of_h_is_its_text_put_together_step_by_step(training):
+    torch.manual_seed(2)
+    net, x = patch_net(SMALL, (9, 7), 5, rate=0.5, seed=6).double().train(training), pixels(3, 48)
+
+    def omit(layer, x):
+        return kept(torch.tensor([6]), 0, layer, torch.tensor([[0.5]]), range(len(x)), x.shape[1])[0]
+
+    expected = h_by_hand(net, x, SMALL.groups, omit if training else None)
+    found = net(x)
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-6)  # the blur's weights are float32
+    above, parameters = rand(3, 5).double(), tuple(net.parameters())
+    wanted = torch.autograd.grad(expected, parameters, above)
+    for one, other in zip(torch.autograd.grad(found, parameters, above), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * float(other.abs().max()))
+    for same in (F.pad(x, (0, 0, 0, 0, 0, 5)), x.contiguous(memory_format=torch.channels_last)):
+        for dropout in net.dropouts():
+            dropout.updates.zero_()
+        np.testing.assert_allclose(net(same).detach(), found.detach(), rtol=1e-10)
+
+
+def test_the_net_of_h_without_dropout_is_its_text_at_full_size():
+    torch.manual_seed(3)
+    net, x = convnets.imagenet(dropout=False, classes=20).double(), pixels(1, 224)
+    expected = h_by_hand(net, x, (1, 4, 16, 16, 16)).detach()  # groups of 64, 32, 32 and 32 banks
+    np.testing.assert_allclose(net(x).detach(), expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
+
+
+def reads(apply, *inputs):
+    """For each input whether each bank (rows) has a derivative by any pixel of each channel (columns)."""
+    found = torch.autograd.functional.jacobian(lambda *given: apply(*given).sum((0, 2, 3)), inputs)
+    return [derivatives.abs().sum((1, 3, 4)) > 0 for derivatives in found]
+
+
+def test_a_group_of_h_reads_channels_that_no_other_reads_and_together_they_read_all():
+    layers, below, every = patch_net(SMALL, (), 2, seed=6).double().weight_layers(), 8, []
+    for k, groups in enumerate(SMALL.groups[1:], 1):
+        x, image = pixels(1, 6)[:, :1].repeat(1, below, 1, 1), pixels(1, 12)
+        channels, *images = reads(layers[k].layer, *((x, image) if k == 1 else (x,)))
+        assert all(seen.all() for seen in images)  # the second layer's banks all filter the whole image as well
+        channels = channels.view(groups, -1, below)
+        assert (channels == channels[:, :1]).all()  # the banks of a group read the same ones
+        assert (channels[:, 0].sum(0) == 1).all() and (channels[:, 0].sum(1) == below // groups).all()
+        neighbours = torch.arange(below).view(groups, -1)
+        assert not channels[:, 0].equal(torch.zeros(groups, below).scatter(1, neighbours, 1).bool())
+        every.append(channels[:, 0])
+        below = SMALL.banks[k]
+    assert not every[2].equal(every[3])  # groups of as many channels, but others
+
+
+def groups_of(net):
+    return [layer.layer.permutation for layer in net.weight_layers()[1:5]]
+
+
+def test_every_layer_of_h_draws_groups_of_its_own_from_the_seed():
+    one, same, other = (groups_of(patch_net(Patches(), (), 2, seed=seed)) for seed in (0, 0, 1))
+    for layer, channels in enumerate((64, 256, 512, 512)):
+        assert sorted(one[layer].tolist()) == list(range(channels))
+        assert one[layer].equal(same[layer]) and not one[layer].equal(other[layer])
+    for low in range(4):
+        for high in range(low + 1, 4):
+            # Channels that both layers have, in the order in which each layer's groups take them: no more of them in
+            # the same place than chance would have, which is one.
+            few = len(one[low])
+            assert (one[high][one[high] < few] == one[low]).sum() < 6
+    assert not {frozenset(group) for group in one[2].view(16, 32).tolist()} & {
+        frozenset(group) for group in one[3].view(16, 32).tolist()
+    }
 
 
 def test_gradients_of_a_whole_net_are_finite_differences():

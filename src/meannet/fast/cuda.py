@@ -43,6 +43,7 @@ LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
 LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
 HIDDEN_STEP = Tile(64, 64, 64, 4, 3, registers=128)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
+MOST_PARTS = 32  # of a row's squared length that are read at once
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
 
@@ -293,7 +294,7 @@ class _Piece:
             self.activities[k + 1][lane], self.slopes[k][lane], engine.active[lane, k],
             cases, sizes[k + 1], sizes[k], padded, parts, len(fleet.weights) - 1,
             LOGISTIC=fleet.units == "logistic", MASKED=engine.thresholds[k + 1] is not None, PRECISION=engine.dot,
-            CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, PARTS=triton.next_power_of_2(parts),
+            CASES=tile.rows, UNITS=tile.columns, BLOCK=tile.inner, PARTS=min(MOST_PARTS, triton.next_power_of_2(parts)),
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 

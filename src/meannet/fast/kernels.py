@@ -172,6 +172,9 @@ def forward_layer(
     part = tl.arange(0, PARTS)
     s_at = squares + (net * parts + part[:, None]) * units + unit[None, :]
     squared = tl.load(s_at, mask=(part[:, None] < parts) & real[None, :], other=0.0)
+    for start in range(PARTS, parts, PARTS):
+        there = (start + part[:, None] < parts) & real[None, :]
+        squared += tl.load(s_at + start * units, mask=there, other=0.0)
     limit = tl.load(limits + net)
     b = tl.load(bias + net * units + unit, mask=real, other=0.0)
     if MASKED:
