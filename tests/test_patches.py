@@ -283,6 +283,16 @@ def test_the_rate_is_searched_for_among_powers_of_ten_and_kept(tmp_path):
     assert one == two
 
 
+def test_a_rate_that_silences_a_layer_is_refused_though_it_reduces_the_objective(tmp_path):
+    said = []
+    toy = photographs.toy()
+    badly_begun = replace(toy, patches=replace(toy.patches, search=5), net=replace(toy.net, initial_sd=5.0))
+    result = experiments.run(badly_begun, tmp_path / "run", Options(workers=0, say=said.append))
+    before, after = (float(word) for word in said[0].split()[4:7:2])
+    assert said[0].startswith("learning rate 1:") and after < before and "collapsed" in said[0]
+    assert result["lr"] < 1 and not any(arm.get("stopped") for arm in result["arms"])
+
+
 def test_of_several_ranks_the_one_that_saves_says_when(prepared):
     """The others see no file written, and would ask for the next at once."""
     experiment, fleet = made(prepared)

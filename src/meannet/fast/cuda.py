@@ -43,6 +43,7 @@ LAYER_OF_FEW = Tile(64, 32, 128, 4, 3)
 LAYER_OF_MANY = Tile(64, 64, 64, 4, 3)
 HIDDEN_STEP = Tile(64, 64, 64, 4, 3, registers=128)
 OUTPUT_STEP = Tile(16, 64, 32, 4, 3)
+FLOAT32_INNER = 16  # of steps without tensor cores, whose sums are written out: with more, registers do not suffice
 MOST_PARTS = 32  # of a row's squared length that are read at once
 # Nets are trained in independent groups: while one waits on memory, another has products to do.
 LANES = 3
@@ -325,6 +326,7 @@ class _Piece:
         engine, fleet, cases = self.engine, self.engine.fleet, self.cases
         sizes, bound = fleet.sizes, k < len(fleet.weights) - 1
         tile = HIDDEN_STEP if bound else OUTPUT_STEP
+        inner = tile.inner if engine.dot == "tf32" or engine.split else FLOAT32_INNER
         grid = triton.cdiv(sizes[k], tile.columns), triton.cdiv(sizes[k + 1], tile.rows), len(fleet.seeds[lane])
         scales, squares = (engine.scales[k], engine.squares[k]) if bound else (self.loss, self.loss)  # or not read
         kernels.gradient_step[grid](
@@ -333,7 +335,7 @@ class _Piece:
             fleet.bias_velocities[k][lane], engine.steps[lane], engine.momentum, engine.moved[lane],
             cases, sizes[k + 1], sizes[k], self.deltas[k].shape[2], engine.moved.shape[1],
             BOUND=bound, SPLIT=engine.split, PRECISION=engine.dot, UNITS=tile.rows, BLOCK=tile.columns,
-            CASES=min(tile.inner, max(16, triton.next_power_of_2(cases))),
+            CASES=min(inner, max(16, triton.next_power_of_2(cases))),
             num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers if engine.split else None,
         )  # fmt: skip
 
