@@ -1,5 +1,6 @@
 """Epochs on pictures in shards (F.6, F.7, H): updates, records, and states that are saved within epochs too."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -220,8 +221,9 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
 def search_rate(loop: Loop) -> float:
     """The largest power of ten with which some updates reduce the objective on training cases (F.7).
 
-    A net whose units they silence may have a lower objective than a bad start, and learns nothing; so in the last of
-    these updates every layer must still be active.
+    A rate that kills a net reduces its objective too where the start was worse than chance. So every layer must be
+    active in the last of these updates, and the objective below chance; where no rate takes it there, it is the rate
+    that reduces it most.
     """
     experiment, data = loop.experiment, loop.data
     given, (seed,), optim = experiment.patches, experiment.seeds, experiment.optim
@@ -235,9 +237,10 @@ def search_rate(loop: Loop) -> float:
         found = tenviews.judge(loop.fleet, data, "train", few, loop.ranks, loop.workers, views=1)
         return -found["log_probability"]
 
-    before = objective()
+    before, chance = objective(), math.log(len(data.classes))
+    fallen: dict[float, float] = {}  # objectives after rates that reduce it
 
-    def reduces(rate: float) -> bool:
+    def learns(rate: float) -> bool:
         step, own = step_size(optim.rule, rate, optim.momentum_start), optim.batch // loop.ranks.world
         loop.engine.begin(0, step, optim.momentum_start)
         with Stream(data.folder, "train", own, loop.workers) as stream:
@@ -255,9 +258,16 @@ def search_rate(loop: Loop) -> float:
         plural, why = "" if updates == 1 else "s", f"; {faults[0].why}" if faults else ""
         found = f"objective {before:.6g} becomes {after:.6g} in {updates} update{plural}{why}"
         loop.options.say(f"learning rate {rate:g}: {found}")
-        return after < before and not faults  # not where it is no number
+        if after < before and not faults:  # not where it is no number
+            fallen[rate] = after
+        return rate in fallen and after < chance
 
-    return largest_rate(reduces)
+    try:
+        return largest_rate(learns)
+    except ValueError:
+        if fallen:
+            return min(fallen, key=lambda rate: fallen[rate])
+        raise
 
 
 def _in_batch(loop: Loop, update: int) -> int:

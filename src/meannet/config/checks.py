@@ -157,6 +157,8 @@ def _check_patches(e: "Experiment", p: Patches, need: Callable[[bool, str, Any, 
     need(layers >= 2 and min(p.banks) >= 1, "patches.banks", p.banks, "numbers of filters of two or more layers")
     good = len(p.filters) == layers and all(size >= 1 and size % 2 == 1 for size in p.filters)
     need(good, "patches.filters", p.filters, "odd, for each of patches.banks")
+    wide = p.filters[0] >= p.stride - 1
+    need(wide, "patches.filters", p.filters, f"at least {p.stride - 1} in the first layer, whose stride is {p.stride}")
     below = (1, *p.banks)
     good = len(p.groups) == layers and p.groups[0] == 1 and min(p.groups) >= 1
     good = good and all(b % g == 0 == c % g for b, c, g in zip(p.banks, below, p.groups, strict=False))

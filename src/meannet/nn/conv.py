@@ -157,7 +157,7 @@ class ResponseNorm(nn.Module):
 class RandomGroupConv2d(nn.Conv2d):
     """A convolution in groups, each reading a random set of channels of its own; together they read each once (H).
 
-    The seed fixes a permutation of the channels, which is in the state_dict; group g reads channels
+    Seed and layer fix a permutation of the channels, which is in the state_dict; group g reads channels
     `permutation.view(groups, -1)[g]`.
     """
 
@@ -171,6 +171,7 @@ class RandomGroupConv2d(nn.Conv2d):
         groups: int,
         *,
         seed: int = 0,
+        layer: int = 0,
         stride: Pair = 1,
         padding: Pair | str = 0,
         dilation: Pair = 1,
@@ -191,7 +192,7 @@ class RandomGroupConv2d(nn.Conv2d):
             dtype=dtype,
         )
         self.joined = False  # computed as one group, see `joined`
-        permutation = philox.order(torch.tensor([seed]), 0, in_channels)[0]
+        permutation = philox.order(torch.tensor([seed]), 0, in_channels, layer)[0]
         self.register_buffer("permutation", permutation.to(self.weight.device))
 
     def forward(self, input: Tensor) -> Tensor:
@@ -254,6 +255,7 @@ class TwoInputConv2d(nn.Module):
         image_channels: int = 3,
         *,
         seed: int = 0,
+        layer: int = 0,
         image_stride: int = 2,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -269,7 +271,7 @@ class TwoInputConv2d(nn.Module):
         bound = self.weight[0].numel() ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
-        permutation = philox.order(torch.tensor([seed]), 0, in_channels)[0]
+        permutation = philox.order(torch.tensor([seed]), 0, in_channels, layer)[0]
         self.register_buffer("permutation", permutation.to(self.weight.device))
 
     def forward(self, x: Tensor, image: Tensor) -> Tensor:

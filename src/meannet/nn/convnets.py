@@ -205,9 +205,9 @@ def patch_net(
             filters = nn.Conv2d(below, banks, size, stride=patches.stride, padding=padding)
             first = max(0, size // 2 - padding)  # the pixel on which the first filter is centred
         elif k == 1:
-            filters = TwoInputConv2d(below, banks, size, groups, seed=seed)
+            filters = TwoInputConv2d(below, banks, size, groups, seed=seed, layer=k)
         else:
-            filters = RandomGroupConv2d(below, banks, size, groups, seed=seed + k - 1, padding=size // 2)
+            filters = RandomGroupConv2d(below, banks, size, groups, seed=seed, layer=k, padding=size // 2)
         pool = Pool2d("max", patches.pool_size, patches.pool_stride) if k + 1 in patches.pooled else None
         norm = ResponseNorm(patches.norm_size, patches.norm_alpha, patches.norm_beta, form=patches.norm_form)
         layers.append(Layer(filters, units, pool, norm if k + 1 in patches.normalised else None))
