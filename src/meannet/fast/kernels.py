@@ -177,6 +177,7 @@ def forward_layer(
         squared += tl.load(s_at + start * units, mask=there, other=0.0)
     limit = tl.load(limits + net)
     b = tl.load(bias + net * units + unit, mask=real, other=0.0)
+    update, seed, at_least = 0, 0, 0  # or not read
     if MASKED:
         update, seed = (tl.load(first_update) + offset).to(tl.int32), tl.load(seeds + net)
         at_least = tl.load(thresholds + net * padded + unit, mask=unit < padded, other=0)
