@@ -8,7 +8,7 @@ import torch
 from meannet import fast
 from meannet.core.dropout import kept
 from meannet.fast import build, cpu
-from meannet.fast.cpu import SETS, Skipping, library, threads
+from meannet.fast.cpu import SETS, Skipping, library, quota, threads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.train import Plain
 
@@ -139,10 +139,11 @@ def test_any_number_of_threads_gives_the_same_bits(units):
 
 
 @HERE
-def test_loss_of_300_updates_stays_within_one_per_cent_of_the_plain_version(instruction_set):
+@pytest.mark.parametrize("units", ["rectified", "logistic"])
+def test_loss_of_300_updates_stays_within_one_per_cent_of_the_plain_version(instruction_set, units):
     sizes = (64, 100, 100, 10)
     inputs, targets = cases(500, sizes)
-    plain, skipping = fleet(sizes, "rectified", sd=0.05), fleet(sizes, "rectified", sd=0.05)
+    plain, skipping = fleet(sizes, units, sd=0.05), fleet(sizes, units, sd=0.05)
     engines = (
         Plain(plain, inputs, targets, 25, LIMITS),
         Skipping(skipping, inputs, targets, 25, LIMITS, instruction_set=instruction_set),
@@ -209,6 +210,29 @@ def test_threads_follow_the_environment(monkeypatch):
     threads.cache_clear()
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert threads() >= 1
+    threads.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "max 100000"}, math.inf),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
+        ({}, math.inf),
+    ],
+)
+def test_a_control_group_of_either_version_limits_the_threads(files, cpus, tmp_path, monkeypatch):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert quota(tmp_path) == cpus
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
+    monkeypatch.setattr("meannet.fast.cpu.quota", lambda: cpus)
+    threads.cache_clear()
+    assert threads() == min(3, int(min(cpus, 99)))
     threads.cache_clear()
 
 

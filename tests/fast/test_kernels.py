@@ -236,6 +236,17 @@ def test_bfloat16_products_are_the_plain_ones_of_rounded_numbers_and_weights_sta
         assert found.dtype == torch.float32 and (found - tensor).norm() <= 2e-3 * tensor.norm(), name
 
 
+@ON_A_GPU
+@BOTH
+@pytest.mark.parametrize("precision", cuda.PRECISIONS)
+def test_loss_of_300_updates_stays_within_one_per_cent_of_the_plain_version(units, precision):
+    sizes = (64, 100, 100, 10)
+    settings = {"limit": [3.0, 15.0, INF], "step": [0.1] * 3, "epochs": 15, "precision": precision, "sd": 0.05}
+    _, tallies = both_ways(sizes, units, (0.2, 0.5, 0.5), count=500, batch=25, **settings)
+    for plain, fast in tallies:
+        torch.testing.assert_close(fast.loss, plain.loss, rtol=0.01, atol=0)
+
+
 def test_split_weights_are_the_nearest_bfloat16_and_come_back_exactly():
     special = torch.tensor([0.0, -0.0, INF, -INF, math.nan, 1.0, -1.0, 3.4e38, 1e-45, 1 + 2**-8, 1 + 3 * 2**-8])
     drawn = torch.randn(10_000, generator=torch.Generator().manual_seed(0)) * 0.05

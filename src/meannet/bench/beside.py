@@ -45,7 +45,8 @@ def neighbour(
         work.write(Path(folder), learn, {every[0].units: work.begun(replace(every[0], path="auto"), learn)})
         with taking_part(plans, Path(folder), cores) as everyone:
             rows = [[Row(who, number), Row(who, number)] for who in everyone for number in range(len(who.rows))]
-            for _ in range(repeats):
+            for turn in range(repeats):
+                say(f"repeat {turn + 1} of {repeats}")
                 for alone, _ in rows:
                     alone.measure()
                 with _busy(cores):
@@ -73,7 +74,8 @@ def _loss(alone: Row, beside: Row) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _busy(cores: Sequence[int]) -> Iterator[None]:
-    program = f"import os\nos.sched_setaffinity(0, {set(cores)})\nwhile True: pass"
+    lines = ("import os", f"os.sched_setaffinity(0, {set(cores)})", f"while os.getppid() == {os.getpid()}:")
+    program = "\n".join((*lines, "    for _ in range(10**6): pass"))  # until whoever started it is gone
     process = subprocess.Popen([sys.executable, "-c", program])
     try:
         time.sleep(0.3)

@@ -35,7 +35,7 @@ def speed_table(folder: Path, base: Path) -> str:
                 _who(row),
                 row["units"],
                 f"{row['updates_per_s']:,.1f} ± {row['spread']:,.1f}",
-                f"{1e6 / row['updates_per_s']:,.0f}",
+                microseconds(row["updates_per_s"]),
                 f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
             )
             for row in document["rows"]
@@ -49,6 +49,11 @@ def speed_table(folder: Path, base: Path) -> str:
         heads = ("who", "units", "updates/s", "µs each", "times torch-eager")
         parts += [markdown_table(heads, rows, right=(2, 3, 4)), said]
     return "\n\n".join(parts) or NONE_YET
+
+
+def microseconds(updates_per_s: float) -> str:
+    """Of an update, to three digits or more."""
+    return f"{1e6 / updates_per_s:,.{1 if updates_per_s > 1e4 else 0}f}"
 
 
 def _who(row: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from meannet import device, screen
 from meannet.atomic import write_atomically
 from meannet.bench import beside, comparison, growth, pretraining, work
 from meannet.bench.comparison import LESS, describe
+from meannet.bench.speeds import microseconds
 
 
 def bench_and_tell(options: argparse.Namespace) -> int:
@@ -68,7 +69,7 @@ def comparison_table(rows: list[dict[str, Any]]) -> Table:
             who,
             row["units"],
             f"{speed:.1f} ± {row['spread']:.1f}",
-            f"{1e6 / speed:,.0f}",
+            microseconds(speed),
             ratio,
             str(row["threads"]),
             str(row["repeats"]),

@@ -1,6 +1,7 @@
 """Dropout backpropagation on a CPU through the compiled kernel (update.cpp), which skips products with exact zeros."""
 
 import ctypes
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -71,12 +72,19 @@ def threads() -> int:
     if named.isdecimal() and int(named) > 0:
         return int(named)
     free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = Path("/sys/fs/cgroup/cpu.max")
-    if quota.is_file():
-        most, period = quota.read_text().split()
-        if most != "max":
-            free = min(free, max(1, int(most) // int(period)))
-    return free
+    return int(min(free, max(1.0, quota())))
+
+
+def quota(groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """How many CPUs' time the control group may use, of either version; infinite where it has no limit."""
+    try:
+        if (groups / "cpu.max").is_file():
+            most, period = (groups / "cpu.max").read_text().split()
+        else:
+            most, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    except OSError:
+        return math.inf
+    return math.inf if most in ("max", "-1") else int(most) / int(period)
 
 
 class Skipping:
