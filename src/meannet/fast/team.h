@@ -4,14 +4,23 @@
 // and PyTorch loads the same runtime first. With a busy process beside them, threads that spin cost several times the
 // time. These look for work a short while and then sleep, and nobody waits for one that has not begun. They live as long
 // as one call, so that none is idle between calls and a process may fork.
+//
+// Two things more for a busy neighbour. A thread that loses its core in the middle of a part keeps the others waiting, so
+// it offers the core between parts, when nobody waits for it. And the scheduler may leave two threads of a team on one core and the neighbour
+// alone on another; a thread that finds itself where the first one is leaves that core.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 namespace {  // compiled anew for each instruction set
 
@@ -52,7 +61,8 @@ class Team {
       loop++;
     }
     begins.notify_all();
-    take(0);
+    first_core = core();
+    take(0, Clock::time_point::max());
     for (int looks = 0; inside && looks < LOOKS; looks++) pause();
     std::unique_lock<std::mutex> held(mutex);
     open = false;
@@ -60,13 +70,17 @@ class Team {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   static constexpr int LOOKS = 2000;  // some tens of microseconds
+  static constexpr std::chrono::microseconds TURN{1000};  // after which a thread offers its core
 
   std::vector<std::thread> others;
   std::mutex mutex;
   std::condition_variable begins, ends;
   std::atomic<unsigned> loop{0};            // how many were begun
   std::atomic<int> next{0}, inside{0};      // the next part; how many of the others are at work
+  std::atomic<int> first_core{-1};          // where the thread is that began the loop
   bool open = false, over = false;          // these and what follows change under the mutex, with nobody inside
   int count = 0;
   const void* body = nullptr;
@@ -78,25 +92,62 @@ class Team {
 #endif
   }
 
-  void take(int thread) {
-    for (int part; (part = next++) < count;) call(body, part, thread);
+  static int core() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+  }
+
+  // Moves this thread off the core of the first, where it may run elsewhere, and leaves it free to go anywhere again.
+  void leave_first_core() const {
+#if defined(__linux__)
+    const int here = core();
+    cpu_set_t allowed;
+    if (here < 0 || here != first_core || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+#endif
+  }
+
+  // Parts until there are none left, or until this thread's turn is over.
+  void take(int thread, Clock::time_point until) {
+    for (int part; (part = next++) < count;) {
+      call(body, part, thread);
+      if (Clock::now() > until) return;
+    }
   }
 
   void help(int thread) {
     unsigned seen = 0;
+    auto until = Clock::now() + TURN;
     for (;;) {
       for (int looks = 0; loop == seen && looks < LOOKS; looks++) pause();
       {
         std::unique_lock<std::mutex> held(mutex);
         begins.wait(held, [&] { return loop != seen; });
+      }
+      leave_first_core();
+      {
+        std::lock_guard<std::mutex> held(mutex);
         seen = loop;
         if (over) return;
         if (!open) continue;  // the others have done it all
         inside++;
       }
-      take(thread);
-      std::lock_guard<std::mutex> held(mutex);
-      if (--inside == 0) ends.notify_one();
+      take(thread, until);
+      {
+        std::lock_guard<std::mutex> held(mutex);
+        if (--inside == 0) ends.notify_one();
+      }
+      if (Clock::now() > until) {
+        std::this_thread::yield();
+        until = Clock::now() + TURN;
+        seen--;  // what is left of the loop
+      }
     }
   }
 };
