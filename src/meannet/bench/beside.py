@@ -24,7 +24,7 @@ from meannet.bench.participants import taking_part
 from meannet.bench.work import Settings
 from meannet.train import Engine, Tally
 
-REPEATS = 7
+REPEATS = 15
 CORES = 2
 EPOCHS = 30  # more than a minute on two cores, so that a state is saved in between
 
