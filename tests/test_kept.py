@@ -158,7 +158,7 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
         if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS, claims.RELATIVES):
-            assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling"))
+            assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling", "neighbour"))
             assert result["date"]
             continue
         if path.parent.name in (thinned.EVALUATED, "sweep"):
@@ -166,6 +166,15 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
             continue
         assert path.parent.name == result["recipe"] and result["seconds"] > 0
         assert result["recipe"] in (*recipes.RECIPES, pages.RANKED)
+
+
+def test_the_table_of_a_neighbour_says_how_much_slower_each_is(tmp_path):
+    row = {"who": "meannet", "path": "fast", "alone": 30.0, "alone_spread": 2.0, "beside": 20.0, "beside_spread": 1.0}
+    rows = [row | {"times_slower": 1.5, "repeats": 3}]
+    assert speeds.neighbour_table(tmp_path, tmp_path) == speeds.NONE_YET
+    keep(tmp_path / "neighbour" / "here.json", {"neighbour": rows, "device": "a CPU", "date": "2026-01-02"})
+    text = speeds.neighbour_table(tmp_path, tmp_path)
+    assert "| meannet fast | 30.0 ± 2.0 | 20.0 ± 1.0 | 1.50 |" in text and "a CPU, 2026-01-02" in text
 
 
 def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):

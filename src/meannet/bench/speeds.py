@@ -9,8 +9,8 @@ from meannet.bench.scale import NONE_YET
 from meannet.kept import files, link, markdown_table
 
 BENCH, EAGER = "bench", "torch-eager"
-PRETRAIN, SPEECH, IMAGES = "pretrain", "speech", "images"
-FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES  # of results/
+PRETRAIN, SPEECH, IMAGES, NEIGHBOUR = "pretrain", "speech", "images", "neighbour"
+FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES, NEIGHBOUR  # of results/
 CIFAR10 = 100, 50_000  # epochs and images of a run of G
 
 
@@ -18,6 +18,7 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
     """What stands between a page's markers, by their names; links start from the folder `base`."""
     return {
         "speed": lambda: speed_table(folder, base),
+        "neighbour": lambda: neighbour_table(folder, base),
         "pretrain-speed": lambda: pretrain_table(folder, base),
         "speech-speed": lambda: speech_table(folder, base),
         "images-speed": lambda: images_table(folder, base),
@@ -61,6 +62,29 @@ def _who(row: dict[str, Any]) -> str:
     nets = f", {row['nets']} nets at once" if row["nets"] > 1 else ""
     note = f" ({row['note']})" if row.get("note") else ""
     return " ".join(filter(None, (row["who"], row["path"]))) + nets + note
+
+
+def neighbour_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --neighbour --json` found, each file of results/neighbour a table."""
+    parts = []
+    for path in files(NEIGHBOUR, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            (
+                " ".join(filter(None, (row["who"], row["path"]))),
+                f"{row['alone']:,.1f} ± {row['alone_spread']:,.1f}",
+                f"{row['beside']:,.1f} ± {row['beside_spread']:,.1f}",
+                f"{row['times_slower']:.2f}",
+            )
+            for row in found["neighbour"]
+        ]
+        said = (
+            f"[{path.stem}]({link(path, base)}): {found['device']}, {found['date']}, rectified units; medians ± "
+            f"interquartile range of {found['neighbour'][0]['repeats']} repeats, in turns."
+        )
+        heads = ("who", "updates/s alone", "updates/s beside a busy process", "times slower")
+        parts += [markdown_table(heads, rows, right=(1, 2, 3)), said]
+    return "\n\n".join(parts) or NONE_YET
 
 
 def images_table(folder: Path, base: Path) -> str:
