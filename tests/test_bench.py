@@ -3,9 +3,13 @@
 import importlib.util
 import json
 import math
+import os
 import statistics
+import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,6 +220,29 @@ def test_memory_is_told_and_its_peak_can_be_forgotten():
 
 
 @pytest.mark.skipif(not hasattr(beside.os, "sched_setaffinity"), reason="processes cannot choose their cores here")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_a_busy_neighbour_ends_with_whoever_started_it():
+    core = min(os.sched_getaffinity(0))
+    lines = "import time", "from meannet.bench.beside import _busy", f"with _busy([{core}]):"
+    program = "\n".join((*lines, "    print(flush=True)", "    time.sleep(60)"))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        parent.kill()
+    until = time.monotonic() + 30
+    while time.monotonic() < until and "python" in _command(child):
+        time.sleep(0.1)
+    assert "python" not in _command(child)
+
+
+def _command(pid):
+    """Of a process that runs; nothing of one that is gone or dead."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def test_a_neighbour_is_measured_in_turns(monkeypatch):
     if len(beside.os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core only")

@@ -158,7 +158,7 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
         result = json.loads(path.read_text(encoding="utf-8"))
         assert path.suffix == ".json" and "commit" in result and result["versions"] and result["device"]
         if path.parent.name in (*speeds.FOLDERS, pages.SCALE, tables.LABELS, claims.RELATIVES):
-            assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling", "neighbour"))
+            assert any(result.get(part) for part in ("rows", "loader", "decoding", "scaling", "neighbour", "overhead"))
             assert result["date"]
             continue
         if path.parent.name in (thinned.EVALUATED, "sweep"):
@@ -175,6 +175,15 @@ def test_the_table_of_a_neighbour_says_how_much_slower_each_is(tmp_path):
     keep(tmp_path / "neighbour" / "here.json", {"neighbour": rows, "device": "a CPU", "date": "2026-01-02"})
     text = speeds.neighbour_table(tmp_path, tmp_path)
     assert "| meannet fast | 30.0 ± 2.0 | 20.0 ± 1.0 | 1.50 |" in text and "a CPU, 2026-01-02" in text
+
+
+def test_the_table_of_overhead_has_prediction_and_what_a_run_costs(tmp_path):
+    one = {"batch": 10000, "meannet": {"ms": 3.0, "spread": 0.1}, "torch": {"ms": 3.3, "spread": 0.2}}
+    cost = {"epochs": 3, "updates_s": 50.0, "between_s": 0.5, "between_percent": 1.0, "before_s": 2.0, "after_s": 1.0}
+    found = {"prediction": [one | {"times_faster": 1.1}], "overhead": cost, "device": "a CPU", "date": "2026-01-02"}
+    keep(tmp_path / "overhead" / "here.json", found)
+    text = speeds.overhead_table(tmp_path, tmp_path)
+    assert "| 10,000 | 3.00 ± 0.10 | 3.30 ± 0.20 | 1.10 |" in text and "0.50 s (1.0 %) between epochs" in text
 
 
 def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):

@@ -164,6 +164,14 @@ def test_a_regressor_may_be_pretrained_too(digits):
     assert net.fit(X[:600], X[:600, 20]).score(X[600:], X[600:, 20]) > 0.3
 
 
+def test_layers_that_pretraining_overrules_are_named_in_a_warning(digits):
+    X, y = (part[:60] for part in digits)
+    with pytest.warns(UserWarning, match=r"hidden=\(9, 9\) is not used: .* pretrain, \(5, 4\)"):
+        DropoutClassifier((9, 9), pretrain=DBN((5, 4), **SHORT), epochs=1, random_state=0).fit(X, y)
+    for hidden in ((256,), (5, 4)):  # warnings are errors here
+        DropoutClassifier(hidden, pretrain=DBN((5, 4), **SHORT), epochs=1, random_state=0).fit(X, y)
+
+
 def test_what_cannot_be_pretrained_from_is_refused_in_one_line(digits):
     X, y = digits
     with pytest.raises(ValueError, match=r"'pretrain' parameter of DropoutClassifier must be None, a DBN.* Got DBM"):

@@ -9,8 +9,8 @@ from meannet.bench.scale import NONE_YET
 from meannet.kept import files, link, markdown_table
 
 BENCH, EAGER = "bench", "torch-eager"
-PRETRAIN, SPEECH, IMAGES, NEIGHBOUR = "pretrain", "speech", "images", "neighbour"
-FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES, NEIGHBOUR  # of results/
+PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD = "pretrain", "speech", "images", "neighbour", "overhead"
+FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD  # of results/
 CIFAR10 = 100, 50_000  # epochs and images of a run of G
 
 
@@ -19,6 +19,7 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
     return {
         "speed": lambda: speed_table(folder, base),
         "neighbour": lambda: neighbour_table(folder, base),
+        "overhead": lambda: overhead_table(folder, base),
         "pretrain-speed": lambda: pretrain_table(folder, base),
         "speech-speed": lambda: speech_table(folder, base),
         "images-speed": lambda: images_table(folder, base),
@@ -84,6 +85,31 @@ def neighbour_table(folder: Path, base: Path) -> str:
         )
         heads = ("who", "updates/s alone", "updates/s beside a busy process", "times slower")
         parts += [markdown_table(heads, rows, right=(1, 2, 3)), said]
+    return "\n\n".join(parts) or NONE_YET
+
+
+def overhead_table(folder: Path, base: Path) -> str:
+    """What `meannet bench --overhead --json` found, each file of results/overhead a table."""
+    parts = []
+    for path in files(OVERHEAD, folder):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            (
+                f"{row['batch']:,}",
+                *(f"{row[who]['ms']:,.2f} ± {row[who]['spread']:,.2f}" for who in ("meannet", "torch")),
+                f"{row['times_faster']:.2f}",
+            )
+            for row in found["prediction"]
+        ]
+        cost = found["overhead"]
+        said = (
+            f"[{path.stem}]({link(path, base)}): {found['device']}, {found['date']}; medians ± interquartile range. "
+            f"A run of {cost['epochs']} epochs: {cost['updates_s']:.1f} s of updates, {cost['between_s']:.2f} s "
+            f"({cost['between_percent']:.1f} %) between epochs for records, tests and saved states, "
+            f"{cost['before_s']:.1f} s before the first and {cost['after_s']:.1f} s after the last."
+        )
+        heads = ("cases at once", "mean network, ms", "plain PyTorch, ms", "times faster")
+        parts += [markdown_table(heads, rows, right=range(4)), said]
     return "\n\n".join(parts) or NONE_YET
 
 

@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -16,6 +17,7 @@ from meannet.config import Optim
 from meannet.estimators.allowed import PARAMETERS, check
 from meannet.nn.dense import Fleet, initial_fleet
 
+USUAL_HIDDEN = (256,)
 UPDATES = 3000  # that epochs="auto" aims at
 LEAST_EPOCHS, MOST_EPOCHS = 10, 300
 BIAS_SD = 1.0  # of rectified units at the start: they bend at places all over the cases, not all near their mean
@@ -29,7 +31,7 @@ class Parameters(BaseEstimator):
 
     def __init__(
         self,
-        hidden=(256,),
+        hidden=USUAL_HIDDEN,
         *,
         units="rectified",
         dropout_hidden=0.5,
@@ -80,6 +82,11 @@ class Parameters(BaseEstimator):
 
     def _check_parameters(self) -> None:
         check(self, PARAMETERS)
+        given = _sizes(self.hidden)
+        if self.pretrain is not None and given not in (USUAL_HIDDEN, self._hidden()):
+            warnings.warn(
+                f"hidden={given} is not used: the net has the layers of pretrain, {self._hidden()}", stacklevel=4
+            )
 
     def _new_fleet(
         self, inputs: int, outputs: int, output: str, groups: tuple[int, ...], device: torch.device
@@ -137,8 +144,7 @@ class Parameters(BaseEstimator):
             found = belief_net(self.pretrain)
             assert found is not None
             return found._hidden()
-        sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
-        return tuple(int(size) for size in sizes)
+        return _sizes(self.hidden)
 
     def _shape(self) -> dict[str, Any]:
         """What a net that is trained further must have been made with, as JSON has it."""
@@ -171,6 +177,11 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def _sizes(hidden: Any) -> tuple[int, ...]:
+    """Of hidden layers; one number is one layer."""
+    return tuple(int(size) for size in ((hidden,) if isinstance(hidden, numbers.Integral) else hidden))
 
 
 def on_device(device: str, products: int) -> torch.device:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from meannet.core import mean
 from meannet.estimators.cases import Scaling
 from meannet.estimators.fitting import DropoutNet
-from meannet.estimators.parameters import BIAS_SD, all_or_nothing
+from meannet.estimators.parameters import BIAS_SD, USUAL_HIDDEN, all_or_nothing
 from meannet.estimators.targets import Labels, checked_labels
 
 AVERAGES = ("arithmetic", "geometric")
@@ -80,7 +80,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
 
     def __init__(
         self,
-        hidden=(256,),
+        hidden=USUAL_HIDDEN,
         *,
         units="rectified",
         dropout_hidden=0.5,
