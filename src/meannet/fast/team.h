@@ -6,8 +6,8 @@
 // as one call, so that none is idle between calls and a process may fork.
 //
 // Two things more for a busy neighbour. A thread that loses its core in the middle of a part keeps the others waiting, so
-// it offers the core between parts, when nobody waits for it. And the scheduler may leave two threads of a team on one core and the neighbour
-// alone on another; a thread that finds itself where the first one is leaves that core.
+// it offers the core between parts, when nobody waits for it. And the scheduler may leave two threads of a team on one
+// core and the neighbour alone on another; a thread that finds itself where the first one is leaves that core.
 #pragma once
 
 #include <atomic>
