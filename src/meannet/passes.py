@@ -18,7 +18,7 @@ from meannet.core.sgd import step_size
 from meannet.data.stream import Stream
 from meannet.fast.patches import pinned
 from meannet.nn.convfleet import ConvFleet
-from meannet.nn.convnets import largest_rate
+from meannet.nn.convnets import NoRateError, largest_rate
 from meannet.patches import Prepared
 from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
@@ -219,10 +219,10 @@ def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: floa
 
 
 def search_rate(loop: Loop) -> float:
-    """The largest power of ten with which some updates reduce the objective on training cases (F.7).
+    """The largest power of ten with which some updates reduce the objective on training cases (F.7), below chance.
 
     A rate that kills a net reduces its objective too where the start was worse than chance. So every layer must be
-    active in the last of these updates, and the objective below chance; where no rate takes it there, it is the rate
+    active in the last of these updates, and the objective below chance; where no rate takes it there, it is the one
     that reduces it most.
     """
     experiment, data = loop.experiment, loop.data
@@ -264,7 +264,7 @@ def search_rate(loop: Loop) -> float:
 
     try:
         return largest_rate(learns)
-    except ValueError:
+    except NoRateError:
         if fallen:
             return min(fallen, key=lambda rate: fallen[rate])
         raise

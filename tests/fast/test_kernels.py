@@ -101,6 +101,12 @@ def test_tiles_for_many_nets_give_the_same_as_those_for_few(monkeypatch):
     agree(*both_ways(sizes, "logistic", rates, count=11, batch=8, limit=[1.5] * 3, step=[0.5] * 3))
 
 
+def test_a_layer_whose_tiles_would_miss_the_blocks_is_refused(monkeypatch):
+    monkeypatch.setattr(cuda, "LAYER_OF_FEW", cuda.Tile(64, 32, 32, 4, 3))
+    with pytest.raises(AssertionError):
+        both_ways((130, 70, 3), "logistic", (0.2, 0.5), count=4, batch=2, limit=[1.0] * 3, step=[0.5] * 3)
+
+
 def test_lengths_of_more_parts_than_are_read_at_once_are_whole(monkeypatch):
     monkeypatch.setattr(cuda, "MOST_PARTS", 2)
     sizes, rates = SHAPES["more inputs than a block"]

@@ -54,7 +54,7 @@ def speed_table(folder: Path, base: Path) -> str:
 
 
 def microseconds(updates_per_s: float) -> str:
-    """Of an update, to three digits or more."""
+    """Of an update, to a tenth where it takes less than a hundred."""
     return f"{1e6 / updates_per_s:,.{1 if updates_per_s > 1e4 else 0}f}"
 
 

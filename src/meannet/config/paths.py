@@ -14,7 +14,7 @@ Change = tuple[list[str], str, str]  # path from here on, value as text, whole p
 
 
 def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
-    """Apply `path=value` settings together: of two for one path the last counts, and values need only fit in the end.
+    """Apply `path=value` settings together: of two good ones for a path the last counts, and all must fit at the end.
 
     Names that do not exist are answered with the nearest that do.
     """

@@ -14,7 +14,7 @@ def text_of(value: Any) -> str:
     """A setting as `--set` takes it."""
     if isinstance(value, tuple):
         if value and isinstance(value[0], tuple):
-            return ";".join(text_of(v) or "none" for v in value)
+            return ";".join(text_of(v) for v in value)
         return ",".join(text_of(v) for v in value) or "none"
     if isinstance(value, bool) or value is None:
         return str(value).lower()

@@ -107,7 +107,8 @@ def normals(
 def order(seeds: Tensor, epoch: int | Tensor, cases: int, layer: int = 0) -> Tensor:
     """For each net a permutation of its training cases, (nets, cases), drawn anew each epoch.
 
-    Pretraining names the layer that it trains, counted from 1, so that every stage has orders of its own.
+    Pretraining names the layer that it trains, counted from 1, so that every stage has orders of its own. Channels of a
+    layer's random groups (H) are put in order by it, too.
     """
     w0, w1, w2, w3 = words(seeds, ORDER, layer, epoch, range(1), -(-cases // 2))
     keys = torch.stack((w0 << 31 ^ w1, w2 << 31 ^ w3), dim=-1).flatten(1)[:, :cases]

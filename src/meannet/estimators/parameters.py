@@ -84,9 +84,8 @@ class Parameters(BaseEstimator):
         check(self, PARAMETERS)
         given = _sizes(self.hidden)
         if self.pretrain is not None and given not in (USUAL_HIDDEN, self._hidden()):
-            warnings.warn(
-                f"hidden={given} is not used: the net has the layers of pretrain, {self._hidden()}", stacklevel=4
-            )
+            used = f"the net has the layers of pretrain, {self._hidden()}"
+            warnings.warn(f"hidden={given} is not used: {used}", stacklevel=2)
 
     def _new_fleet(
         self, inputs: int, outputs: int, output: str, groups: tuple[int, ...], device: torch.device

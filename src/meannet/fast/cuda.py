@@ -32,7 +32,7 @@ class Tile(NamedTuple):
 
     rows: int  # cases of a layer's product; units of a step
     columns: int  # units of a layer's product; inputs of a step
-    inner: int  # taken at a time along the axis that is summed over
+    inner: int  # taken at a time along the axis that is summed over; of a layer's product a multiple of SIDE
     warps: int
     stages: int  # of loads on their way
     registers: int | None = None  # of a thread of a step of split weights, at most; with fewer, more blocks fit
@@ -200,7 +200,8 @@ class _Piece:
         self.activities = [torch.empty(nets, cases, n, dtype=engine.dtype, device=device) for n in hidden_sizes]
         self.slopes = [torch.empty_like(a) for a in self.activities[1:]]
         self.deltas = [torch.empty_like(a) for a in self.activities[1:]]
-        self.scaled_deltas = [torch.empty_like(a) for a in self.activities[1:]]
+        # Of the first layer nothing is asked for: there are no derivatives below it.
+        self.scaled_deltas = [torch.empty_like(delta) if k else delta for k, delta in enumerate(self.deltas)]
         outer = torch.empty(nets, cases, self.width, dtype=engine.dtype, device=device)
         self.deltas.append(outer)
         self.scaled_deltas.append(outer)  # output units have no bound
@@ -220,8 +221,8 @@ class _Piece:
     def capture(self) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
-        changed = [*engine.weights, *engine.rests, *engine.velocities, *engine.squares, *engine.scales]
-        changed += [*engine.fleet.biases, *engine.fleet.bias_velocities]
+        changed = [*engine.weights, *(engine.rests if engine.split else ()), *engine.velocities, *engine.squares]
+        changed += [*engine.scales, *engine.fleet.biases, *engine.fleet.bias_velocities]
         changed += [self.loss, self.wrong, engine.active, engine.moved]
         before = [tensor.clone() for tensor in changed]
         gc.collect()  # a graph that is thrown away while another is captured spoils it
@@ -258,6 +259,7 @@ class _Piece:
         fleet = self.engine.fleet
         last = len(fleet.weights) - 1
         tile = LAYER_OF_FEW if len(fleet.seeds[lane]) <= FEW_NETS else LAYER_OF_MANY
+        assert tile.inner % SIDE == 0  # pointers to weights go from block to block
         self.gather(offset, lane)
         for k in range(last):
             self.forward(k, offset, lane, tile)

@@ -274,12 +274,16 @@ def working_spreads(
     return found
 
 
+class NoRateError(ValueError):
+    """No learning rate that was tried will do."""
+
+
 def largest_rate(reduces: Callable[[float], bool], *, first: int = 0, last: int = -8) -> float:
     """The largest power of ten from 10^first down to 10^last of which `reduces` says that the objective falls (F.7)."""
     for power in range(first, last - 1, -1):
         if reduces(10.0**power):
             return 10.0**power
-    raise ValueError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
+    raise NoRateError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
 
 
 def _shares_filters(layer: Layer) -> bool:

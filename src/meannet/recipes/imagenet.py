@@ -32,7 +32,8 @@ SOURCES = (
     Source(path="patches.initial_sd", section="F.5: variances are tried until one works; so it is here"),
     Source(path="patches.weight_decay", section=OPEN),
     Source(
-        path="patches.search", section="F.7: the largest power of ten that reduces the objective; in how many is ours"
+        path="patches.search",
+        section="F.7: the largest power of ten that reduces the objective; in how many updates, and below chance, is ours",
     ),
     Source(path="optim.epochs", section="not stated; ours"),
     Source(path="optim.rule", section="F.6", paper="plain"),
