@@ -33,7 +33,7 @@ SOURCES = (
     Source(path="patches.weight_decay", section=OPEN),
     Source(
         path="patches.search",
-        section="F.7: the largest power of ten that reduces the objective; in how many updates, and below chance, is ours",
+        section="F.7: the largest power of ten that reduces the objective; updates, and that it be below chance, are ours",
     ),
     Source(path="optim.epochs", section="not stated; ours"),
     Source(path="optim.rule", section="F.6", paper="plain"),
