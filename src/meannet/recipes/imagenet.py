@@ -33,7 +33,7 @@ SOURCES = (
     Source(path="patches.weight_decay", section=OPEN),
     Source(
         path="patches.search",
-        section="F.7: the largest power of ten that reduces the objective; updates, and that it be below chance, are ours",
+        section="F.7: the largest power of ten that reduces the objective; how many, and below chance, is ours",
     ),
     Source(path="optim.epochs", section="not stated; ours"),
     Source(path="optim.rule", section="F.6", paper="plain"),
