@@ -464,14 +464,14 @@ def parts():
 @pytest.mark.parametrize("joined", [False, True])
 def test_parts_compile_and_export_without_breaks_and_do_the_same(joined):
     torch.compiler.reset()
-    net, x = parts(), torch.randn(3, 4, 16, 16)
+    net, x = parts().double(), randn(3, 4, 16, 16)
     net[0].layer.joined = net[1].joined = joined
     expected = net(x)
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
-    np.testing.assert_allclose(compiled(x).detach(), expected.detach(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(compiled(x).detach(), expected.detach(), rtol=1e-10, atol=1e-12)
     program = torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},)).module()
-    np.testing.assert_allclose(program(x).detach(), expected.detach(), rtol=1e-5, atol=1e-6)
-    assert program(torch.randn(5, 4, 16, 16)).shape == (5, 2, 2, 2)
+    np.testing.assert_allclose(program(x).detach(), expected.detach(), rtol=1e-10, atol=1e-12)
+    assert program(randn(5, 4, 16, 16)).shape == (5, 2, 2, 2)
 
 
 def test_parts_take_images_whose_channels_come_last_in_memory():
