@@ -133,16 +133,23 @@ def choose_local() -> Experiment:
 
 
 def choose_conv() -> Experiment:
-    """The same for the net without a local layer, whose smaller learning rate asks for more decay.
+    """The same for the net without a local layer, with the learning rate, which decides how much decay is needed.
 
     A similar net that comes with the authors' package as an example has 0.004 below and 1 in the softmax layer.
     """
-    without_local = (
-        *((0.004, 0.1), (0.004, 0.3), (0.004, 1.0)),
-        *((0.01, 0.02), (0.01, 0.1), (0.01, 0.3), (0.01, 1.0)),
-        (0.02, 0.3),
+    full = g_conv()
+    tried = {
+        0.001: ((0.004, 0.3), (0.004, 1.0), (0.01, 0.02), (0.01, 0.1), (0.01, 0.3), (0.01, 1.0), (0.02, 0.3)),
+        0.01: ((0.008, 0.1), (0.016, 0.02), (0.016, 0.1), (0.016, 0.3), (0.03, 0.1)),
+    }
+    arms = tuple(
+        arm
+        for rate, decays in tried.items()
+        for arm in _decays(replace(BACKPROP, name=f"backprop, lr {rate:g}", lr=rate), decays)
     )
-    return _choose("cifar10.choose_conv", g_conv(), without_local)
+    return replace(
+        _on_held_out(full, arms), recipe="cifar10.choose_conv", optim=replace(full.optim, epochs=120, cuts=(102, 112))
+    )
 
 
 def rates() -> Experiment:
@@ -297,13 +304,17 @@ def no_top() -> Experiment:
 
 
 def _choose(name: str, full: Experiment, decays: Sequence[tuple[float, float]]) -> Experiment:
-    """Weight decays of the convolutional layers and of those above; all the epochs, since fewer favour less decay."""
-    grid = tuple(
+    """All the epochs, since fewer favour less decay."""
+    grid = tuple(one for arm in full.arms for one in _decays(arm, decays))
+    return replace(_on_held_out(full, grid), recipe=name)
+
+
+def _decays(arm: Arm, decays: Sequence[tuple[float, float]]) -> tuple[Arm, ...]:
+    """An arm with each weight decay of the convolutional layers and of those above."""
+    return tuple(
         replace(arm, name=f"{arm.name}, decay {below:g} and {above:g}", weight_decay=below, top_decay=above)
-        for arm in full.arms
         for below, above in decays
     )
-    return replace(_on_held_out(full, grid), recipe=name)
 
 
 def _choose_quick(name: str, arm: Arm, decays: Sequence[tuple[float, float]]) -> Experiment:
