@@ -72,7 +72,7 @@ def a1_relu() -> Experiment:
         time="some 35 minutes on one H200 (estimated)",
         net=replace(logistic.net, units="rectified", initial_bias=0.0),
         optim=replace(logistic.optim, lr=1.0),
-        arms=(replace(BACKPROP, lr=0.1, limit=15.0), DROPOUT, DROPOUT_INPUT),
+        arms=(replace(BACKPROP, lr=1.0, limit=15.0), DROPOUT, DROPOUT_INPUT),
         sources=(
             *sources,
             Source(path="net.units", section="not stated; the rectified twin of mnist.a1"),
