@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from toys import outcome, small
 
-from meannet import evaluate, fast, images
+from meannet import evaluate, fast, imagefleets, images
 from meannet import experiment as experiments
 from meannet.config import Conv
 from meannet.data import Cases, Dataset
@@ -300,6 +300,18 @@ def test_nets_do_not_depend_on_their_companions(coloured, tmp_path):
         return [line | {"seconds": 0} for line in found if line["arm"] == alone.arms[0].name and line["seed"] == 1]
 
     assert lines("both") == lines("alone") and len(lines("alone")) == 2
+
+
+def test_initial_weights_have_the_given_sds_and_the_last_one_in_the_layers_above():
+    full = small("cifar10.g_local")
+    conv = replace(full.conv, banks=(64, 64, 8), local=(16,), initial_sd=(0.0001, 0.02))
+    inputs, targets = pictures()
+    cases = Cases(inputs.flatten(1), targets)
+    made = imagefleets.make(full, conv, (), Dataset("pictures", cases, cases, tuple("abcd"), SHAPE[1:], ""), "cpu")
+    for layer, sd in zip(made.nets[0].weight_layers(), (0.0001, 0.02, 0.02, 0.02), strict=False):
+        assert layer.weight.std().item() == pytest.approx(sd, rel=0.05)
+    with pytest.raises(ValueError, match=r"conv\.initial_sd must be at most 4 values above 0"):
+        replace(full, conv=replace(full.conv, initial_sd=(0.1,) * 5))
 
 
 def test_convolutions_need_pictures(tmp_path):

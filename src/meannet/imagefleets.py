@@ -19,8 +19,10 @@ def make(
     shape, classes = outcome.image_shape(dataset), len(dataset.classes)
     images = dataset.train.inputs.view(-1, *shape)
     mean = pixel_mean(images)
-    spreads = conv.initial_sd
-    if not spreads:
+    layers, given = len(conv.banks) + len(conv.local) + len(hidden), conv.initial_sd
+    if given:
+        spreads = [*given, *given[-1:] * (layers - len(given))]
+    else:
         few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
         net = image_net(conv, hidden, classes, shape=shape, units=experiment.net.units)
         spreads = working_spreads(net, few, max(experiment.net.initial_bias, 0.5))

@@ -139,11 +139,9 @@ def _check_conv(e: "Experiment", conv: Conv, need: Callable[[bool, str, Any, str
             value = getattr(arm, name)
             need(value is None or 0 <= value < math.inf, f"arms.{arm.name}.{name}", value, "0 or more")
         need(not arm.visible, f"arms.{arm.name}.visible", True, "false: the image nets omit no pixels")
-    layers = {len(conv.banks) + len(conv.local) + len(sizes) for sizes in e.net.hidden}
-    good = not conv.initial_sd or (
-        layers == {len(conv.initial_sd)} and all(0 < sd < math.inf for sd in conv.initial_sd)
-    )
-    need(good, "conv.initial_sd", conv.initial_sd, "above 0 for each hidden layer, or empty to try variances")
+    layers = min(len(conv.banks) + len(conv.local) + len(sizes) for sizes in e.net.hidden)
+    good = len(conv.initial_sd) <= layers and all(0 < sd < math.inf for sd in conv.initial_sd)
+    need(good, "conv.initial_sd", conv.initial_sd, f"at most {layers} values above 0, or empty to try variances")
 
 
 def _check_patches(e: "Experiment", p: Patches, need: Callable[[bool, str, Any, str], None]) -> None:

@@ -77,7 +77,9 @@ class Conv:
     local: tuple[int, ...] = ()  # banks of locally connected layers above them
     local_filter: int = 3
     scale: float = 1.0  # multiplies the centred pixels
-    initial_sd: tuple[float, ...] = ()  # of each hidden layer's weights; where empty, variances are tried (F.5)
+    # Of each hidden layer's weights, where the last one given holds for all layers after it; empty: variances are tried
+    # until they work (F.5).
+    initial_sd: tuple[float, ...] = ()
     weight_decay: float = 0.0  # of convolutional filters
     top_decay: float = 0.0  # of the weights above them
     rate: float = 0.5  # of convolutional units, in arms that omit them
