@@ -1,8 +1,6 @@
 """A table of one's own: a CSV file with a header, numbers and words, one column of which is to be predicted.
 
-python examples/own_table.py FILE.csv COLUMN
-
-Without a file it takes scikit-learn's wines.
+python examples/own_table.py FILE.csv COLUMN; without a file it takes scikit-learn's wines.
 """
 
 import csv
@@ -21,17 +19,18 @@ from meannet import DropoutClassifier
 
 
 def read(path: str, column: str) -> tuple[np.ndarray, np.ndarray]:
-    with Path(path).open(newline="", encoding="utf-8") as file:
+    if not Path(path).is_file():
+        sys.exit(f"there is no file {path}")
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
         head, *rows = [row for row in csv.reader(file) if row] or [[]]
     if column not in head:
         sys.exit(f"{path} has no column {column!r}; it has {', '.join(head)}")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(head) or not all(map(str.strip, row)):
             sys.exit(f"{path}, row {number}: not one value for each of {len(head)} columns; fill it in or leave it out")
-    if not rows:
-        sys.exit(f"{path} has no rows")
-    at = head.index(column)
-    table = np.array(rows, dtype=object)
+    if len(rows) < 5:
+        sys.exit(f"{path} has {len(rows)} rows, too few to judge by")
+    table, at = np.array(rows, dtype=object), head.index(column)
     return np.delete(table, at, axis=1), table[:, at].astype(str)
 
 

@@ -262,6 +262,10 @@ def test_every_command_has_help(capsys, command):
         ("eval nosuch --samples 0", "must be 1 or more, not 0"),
         ("report nosuch -o page.html", "there is no run folder nosuch"),
         ("report nosuch", "-o/--out"),
+        ("report nosuch -o run/result.json", "run/result.json must end in .html, as in run/result.html"),
+        ("run digits --seed 3", "meannet run takes no '--seed'; did you mean --seeds?"),
+        ("run qqq", "no recipe 'qqq'; `meannet list` shows all"),
+        ("list mnits", "no recipe begins with 'mnits'; did you mean"),
         ("predict nosuch", "required: FILE"),
         ("predict nosuch x.npy", "there is no nosuch; name a run folder or an estimator that was saved"),
         ("predict nosuch x.npy --sed 0", "meannet predict takes no '--sed'; did you mean --seed?"),
@@ -293,6 +297,16 @@ def test_a_broken_experiment_file_is_refused(capsys, content):
     Path("run").mkdir()
     Path("run/experiment.json").write_text(content)
     assert "experiment.json" in refused(capsys, "run", "--resume", "run")
+
+
+def test_another_json_file_of_a_run_is_not_taken_for_an_experiment(done, capsys):
+    line = refused(capsys, "run", done / "run" / "result.json")
+    assert f"{done / 'run' / 'result.json'} is not an experiment that runs: unknown field" in line
+
+
+def test_recipes_can_be_listed_by_how_their_names_begin(capsys):
+    names = [row["recipe"] for row in printed_json(capsys, "list", "mnist")["recipes"]]
+    assert "mnist.a1" in names and all(name.startswith("mnist") for name in names)
 
 
 def test_an_unfinished_run_cannot_be_evaluated_yet(done, capsys):

@@ -224,6 +224,14 @@ def test_the_example_of_a_table_takes_words_and_numbers_and_names_a_wrong_column
         with pytest.raises(SystemExit, match="row 41: not one value for each of 3 columns"):
             main(str(path), "bought")
     assert main(epochs=20)[0] < 0.1
+    path.write_text("\n".join(["colour,size,bought", *rows]), encoding="utf-8-sig")  # as a spreadsheet saves it
+    with pytest.raises(SystemExit, match="has no column 'price'; it has colour, size, bought"):
+        main(str(path), "price")
+    path.write_text("\n".join(["colour,size,bought", *rows[:4]]))
+    with pytest.raises(SystemExit, match="has 4 rows, too few to judge by"):
+        main(str(path), "bought")
+    with pytest.raises(SystemExit, match="there is no file"):
+        main(str(tmp_path / "nosuch.csv"), "bought")
 
 
 def test_the_example_of_uncertainty_finds_errors_where_networks_disagree(capsys):

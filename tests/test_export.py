@@ -1,6 +1,7 @@
 """Exported nets in the programs they are for: ONNX Runtime, torch.export.load, and Python without this package."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -265,3 +266,13 @@ def test_a_wrong_target_is_refused_before_anything_is_written(path, to, answer):
     assert all(Path(name).read_text() == "mine" for name in ("there.onnx", "there.py"))
     FITTED["words"].export("there.onnx", to="onnx", force=True)
     assert Path("there.onnx").stat().st_size > 500
+
+
+def test_a_run_or_an_estimator_is_never_exported_over(done, capsys):
+    FITTED["regression"].save("net.safetensors")
+    shutil.copytree(done, "run")
+    for target in (Path("net.safetensors"), Path("run/state.9.safetensors")):
+        before = target.read_bytes()
+        assert main(["export", "net.safetensors", "--to", "torch", "-o", str(target), "--force"]) == 2
+        assert "which an export would destroy; name another file" in capsys.readouterr().err
+        assert target.read_bytes() == before

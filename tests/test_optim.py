@@ -242,3 +242,9 @@ def test_half_precision_scaling_of_losses_works_with_it():
     scaler.step(optimizer)
     scaler.update()
     assert not net[0].weight.equal(before)
+
+
+def test_an_output_that_is_no_layer_of_the_module_is_refused():
+    for wrong in ("fc", nn.Linear(2, 2)):
+        with pytest.raises(ValueError, match="output must be a layer of the module itself"):
+            param_groups(a_net(), limit=1.0, output=wrong)

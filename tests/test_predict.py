@@ -332,7 +332,13 @@ def test_what_is_neither_a_finished_run_nor_an_estimator_is_refused(done, refuse
     assert "a run is named by its folder" in refused("run/state.safetensors", "x.npy")
     Path("run/state.safetensors").write_bytes(state[:-1] + b"?")
     assert "run: state.safetensors is damaged" in (line := refused("run", "x.npy", code=1))
-    assert "remove run/result.json, and `meannet run --resume run` makes it anew" in line
+    previous = Path("run/state.previous.safetensors")
+    assert previous.exists() and "move run/result.json elsewhere, and `meannet run --resume run` makes it anew" in line
+    previous.write_bytes(b"")
+    assert "its nets are lost, and run/result.json still tells what they did" in refused("run", "x.npy", code=1)
+    DropoutClassifier(hidden=(5,), epochs=1).fit(TABLE, LABELS).save("run/state.safetensors")
+    line = refused("run", "x.npy", code=1)
+    assert "state.safetensors holds DropoutClassifier, not the state of a run" in line
     Path("run/state.safetensors").write_bytes(state)
     Path("run/result.json").write_text('{"arms": [{}]}')
     assert "run/result.json is broken" in refused("run", "x.npy")

@@ -438,7 +438,7 @@ def test_without_optuna_one_line_says_what_to_install(capsys, monkeypatch):
     for name in ("meannet.sweep.tell", "meannet.sweep.study"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    line = refused(capsys, "digits", "--trials", 2, code=1)
+    line = refused(capsys, "digits", "--trials", 2, code=2)
     assert line == "meannet: a sweep needs optuna: pip install 'meannet[sweep]'"
 
 

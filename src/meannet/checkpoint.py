@@ -1,7 +1,9 @@
 """Exact save and resume: one checksummed safetensors file, replaced atomically, the one before it kept."""
 
+import errno
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +30,10 @@ class CheckpointError(RuntimeError):
 
 
 class Damaged(CheckpointError):
-    """A file that should hold a state is missing or not whole."""
+    """A file that should hold a state is missing, not whole, or holds something else."""
+
+    def __init__(self, path: Path, what: str):
+        super().__init__(f"{path.name} {what}")
 
 
 @dataclass
@@ -67,7 +72,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if not candidate.exists():
             continue
         try:
-            return read(candidate)
+            return read_state(candidate)
         except CheckpointError as error:
             problems.append(str(error))
     why = "; ".join(problems) or "none was written"
@@ -76,18 +81,46 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of this very file; Damaged where it is missing, not whole or none of ours."""
+    if path.exists() and not os.access(path, os.R_OK):  # which safetensors takes for a file that is not there
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     try:
         with safe_open(path, framework="pt") as file:
             record = (file.metadata() or {}).get("record", "")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
     except FileNotFoundError:
-        raise Damaged(f"{path.name} is missing") from None
+        raise Damaged(path, "is missing") from None
     except (OSError, SafetensorError) as error:
-        raise Damaged(f"{path.name} cannot be read: {error}") from None
+        raise Damaged(path, f"cannot be read: {error}") from None
     checksum, _, text = record.partition(" ")
     if _checksum(tensors, text) != checksum:
-        raise Damaged(f"{path.name} is damaged: its checksum is wrong")
+        raise Damaged(path, "is damaged: its checksum is wrong")
     return tensors, json.loads(text)
+
+
+def read_named(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same, of a file that a user named: it must be there."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    return read(path)
+
+
+def read_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same, of a file that must be the state of a run, not an estimator or an exported network."""
+    tensors, facts = read(path)
+    if "epoch" not in facts:
+        raise Damaged(path, f"holds {facts.get('estimator', 'something else')}, not the state of a run")
+    return tensors, facts
+
+
+def recoverable(folder: Path) -> bool:
+    """Whether a run can go on from the states in its folder: of each the newest or the one before it is whole."""
+    states = {path.with_name(path.name.replace(".previous", "")) for path in folder.glob("state*.safetensors")}
+    try:
+        for path in states:
+            load(path)
+    except CheckpointError:
+        return False
+    return bool(states)
 
 
 def recover(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -96,7 +129,7 @@ def recover(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
     A damaged file there would, at the next save, push out the whole one before it.
     """
     try:
-        return read(path)[1]
+        return read_state(path)[1]
     except CheckpointError as error:
         facts = load(path)[1]
         previous(path).replace(path)

@@ -59,7 +59,10 @@ def _fail(error: Exception, code: int) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with errors in the one-line form of the other commands."""
+    """argparse, with errors in the one-line form of the other commands, and flags as they are written."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         known, unknown = super().parse_known_args(args, namespace)
@@ -89,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
         return command
 
     one = add("list", list_recipes, "each recipe with its section of the paper, the claim and our kept result")
+    one.add_argument("start", metavar="NAME", nargs="?", default="", help="those whose names begin so, such as mnist")
     one.add_argument("--json", action="store_true")
     one = add("show", show, "every setting of a recipe, with its section of the paper")
     one.add_argument("recipe", metavar="RECIPE")
@@ -194,7 +198,10 @@ def list_recipes(options: argparse.Namespace) -> int:
     from meannet.kept import summary
 
     rows: list[dict[str, Any]] = []
-    for name in recipes.RECIPES:
+    names = [name for name in recipes.RECIPES if name.startswith(options.start)]
+    if not names:
+        raise ValueError(f"no recipe begins with {options.start!r}; {config.nearest(options.start, recipes.RECIPES)}")
+    for name in names:
         experiment = recipes.get(name)
         best = summary(name)
         rows.append(
@@ -369,5 +376,5 @@ def sweep(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("optuna", "sqlalchemy"):
             raise
-        raise RuntimeError("a sweep needs optuna: pip install 'meannet[sweep]'") from None
+        raise ValueError("a sweep needs optuna: pip install 'meannet[sweep]'") from None
     return sweep_and_tell(experiment, out, options)

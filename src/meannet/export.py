@@ -44,9 +44,23 @@ def check(path: Path, to: str, *, force: bool) -> None:
         raise ValueError(f"{path} must end in {SUFFIXES[to]} to hold {to}, as in {path.with_suffix(SUFFIXES[to])}")
     check_target(path, force=force)
     if to == "torch":
+        _check_not_ours(path)
         if path.stem in {*sys.stdlib_module_names, "torch", "numpy", "safetensors"}:
             raise ValueError(f"{path.stem}.py would stand in the way of Python's module {path.stem}; name another file")
         check_target(path.with_suffix(".py"), force=force)
+
+
+def _check_not_ours(path: Path) -> None:
+    """Refuse, even if told to replace it, a file that is a run's state or an estimator: nothing would bring it back."""
+    if not path.is_file():
+        return
+    try:
+        facts = checkpoint.read(path)[1]
+    except checkpoint.CheckpointError:
+        return
+    if "estimator" in facts or "epoch" in facts:
+        what = facts.get("estimator", "the state of a run")
+        raise ValueError(f"{path} holds {what}, which an export would destroy; name another file")
 
 
 def check_target(path: Path, *, force: bool) -> None:

@@ -58,7 +58,7 @@ def trained_fleet(experiment: Experiment, folder: RunFolder, hidden: Sequence[in
     """The fleet of a finished run, for which its data is not needed; in the order of make_fleet."""
     path = folder.state(hidden, len(experiment.net.hidden))
     with of_finished(folder):
-        tensors, facts = checkpoint.read(path)
+        tensors, facts = checkpoint.read_state(path)
     check_settings(facts, experiment, experiment.digest(), path)
     if experiment.conv is not None or experiment.patches is not None:
         if "mean" not in tensors:
@@ -89,7 +89,9 @@ def of_finished(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except checkpoint.Damaged as error:
-        remedy = f"remove {folder.result}, and `meannet run --resume {folder.path}` makes it anew"
+        remedy = f"its nets are lost, and {folder.result} still tells what they did; run it again into another folder"
+        if checkpoint.recoverable(folder.path):
+            remedy = f"move {folder.result} elsewhere, and `meannet run --resume {folder.path}` makes it anew"
         raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
 
 
@@ -106,7 +108,7 @@ def restore(
     path = folder.state(hidden, len(experiment.net.hidden))
     if not whole and not path.exists():
         return {"epoch": 0, "faults": []}
-    tensors, facts = checkpoint.read(path)
+    tensors, facts = checkpoint.read_state(path)
     check_unchanged(facts, experiment, experiment.digest(), path, dataset)
     for name, tensor in fleet.state().items():
         tensor.copy_(tensors[name])

@@ -50,7 +50,7 @@ def mean_network(module: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def sample_networks(
-    module: nn.Module, x: Any, n: int, seed: int = 0, *, also: tuple[type[nn.Module], ...] = ()
+    module: nn.Module, x: Any, n: int, seed: int = 0, *, also: type[nn.Module] | tuple[type[nn.Module], ...] = ()
 ) -> Tensor:
     """Outputs of n thinned networks, (n, …), without a trace in modes, random states, counters or gradients.
 
@@ -60,6 +60,7 @@ def sample_networks(
     for one, stays in evaluation mode. `also` names classes of one's own that call F.dropout. The first of many sampled
     networks are those that a smaller n gives.
     """
+    also = (also,) if isinstance(also, type) else also
     if n < 1:
         raise ValueError(f"the number of sampled networks must be 1 or more, not {n}")
     omitting = [part for part in module.modules() if isinstance(part, (*_OMITTING, *also))]

@@ -94,6 +94,8 @@ def param_groups(module: nn.Module, *, limit: float, output: nn.Module | None = 
     module lists.
     """
     layers = [part for part in module.modules() if isinstance(part, LAYERS)]
+    if output is not None and not any(part is output for part in module.modules()):
+        raise ValueError(f"output must be a layer of the module itself, such as module.fc, not {output!r}")
     output = output or (layers[-1] if layers else None)
     free = set(output.parameters()) if output is not None else set()  # also where another layer shares its weight
     weights = {layer.weight for layer in layers if isinstance(layer.weight, nn.Parameter)} - free

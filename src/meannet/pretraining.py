@@ -90,9 +90,9 @@ def restore(
     file = folder.pretrained(hidden, len(experiment.net.hidden))
     if not whole and not file.exists():
         return {}
-    tensors, facts = checkpoint.read(file)
+    tensors, facts = checkpoint.read_state(file)
     if whole and not facts.get("complete"):
-        raise checkpoint.Damaged(f"{file.name} is not pretrained to the end")
+        raise checkpoint.Damaged(file, "is not pretrained to the end")
     check_unchanged(facts, experiment, experiment.pretrain_digest(), file, dataset)
     stack.restore(tensors, facts["stage"], facts["epoch"])
     return facts
@@ -104,7 +104,7 @@ def trained_machines(
     """Weights and biases of both layers of each seed's deep Boltzmann machine, for which no data is needed."""
     assert experiment.pretrain is not None
     file = folder.pretrained(hidden, len(experiment.net.hidden))
-    tensors, facts = checkpoint.read(file)
+    tensors, facts = checkpoint.read_state(file)
     check_settings(facts, experiment, experiment.pretrain_digest(), file)
     stack = new_stack(experiment.pretrain, (visible, *hidden), classes, experiment.seeds)
     stack.restore(tensors, facts["stage"], facts["epoch"])

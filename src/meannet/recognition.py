@@ -210,5 +210,5 @@ def load(path: Path, arm: str, seed: int, features: int) -> Recogniser:
         if (hmm.stay >= 0).any() or (found.sd <= 0).any() or not np.isfinite([hmm.scale, hmm.penalty]).all():
             raise ValueError("numbers")
     except (KeyError, StopIteration, TypeError, ValueError):
-        raise checkpoint.Damaged(f"{path.name} holds no recogniser of arm {arm}, seed {seed}") from None
+        raise checkpoint.Damaged(path, f"holds no recogniser of arm {arm}, seed {seed}") from None
     return found

@@ -134,7 +134,7 @@ def evaluate(
     if result["arms"][0]["stopped"]:
         return []
     with of_finished(folder):
-        tensors, facts = checkpoint.read(path)
+        tensors, facts = checkpoint.read_state(path)
     check_unchanged(facts, experiment, experiment.digest(), path, data)
     name = net_name(experiment, data)
     with device.naming_memory(where, name):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from estimator_toys import classifier, regressor, table
 
-from meannet import DropoutClassifier, DropoutRegressor
+from meannet import BernoulliRBM, DropoutClassifier, DropoutRegressor
 from meannet.checkpoint import CheckpointError
 
 X, Y = table()
@@ -48,8 +48,9 @@ def test_a_damaged_or_wrong_file_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="checksum is wrong"):
         DropoutClassifier.load(path)
-    with pytest.raises(CheckpointError, match="missing"):
-        DropoutClassifier.load(tmp_path / "other")
+    for kind in (DropoutClassifier, DropoutRegressor, BernoulliRBM):
+        with pytest.raises(FileNotFoundError, match=f"there is no file {tmp_path / 'other'}"):
+            kind.load(tmp_path / "other")
 
 
 def test_only_what_json_holds_can_be_saved(tmp_path):

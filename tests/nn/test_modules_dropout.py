@@ -252,3 +252,11 @@ def test_a_net_of_torchs_parts_trains_as_the_fleet_does(units):
         np.testing.assert_allclose(layer.weight.detach(), weight[0], rtol=1e-11)
         np.testing.assert_allclose(layer.bias.detach(), bias[0], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(net.eval()(inputs).detach(), dense.mean_network(fleet, inputs[None])[0], rtol=1e-12)
+
+
+def test_whole_numbers_are_scaled_too():
+    dropout = Dropout(0.5, seed=1)
+    x = torch.full((4, 6), 7)
+    assert set(dropout(x).flatten().tolist()) == {0.0, 7.0}
+    assert dropout.eval()(x).flatten().tolist() == [3.5] * 24
+    assert set(Dropout(0.5, seed=1, convention="inverted")(x).flatten().tolist()) == {0.0, 14.0}

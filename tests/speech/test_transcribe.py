@@ -150,7 +150,7 @@ def test_a_recogniser_that_is_lost_or_damaged_is_made_anew_as_the_message_says(f
     run = copied(folder / "run", tmp_path / "run")
     own = run / "recogniser.turn0.safetensors"
     whole = own.read_bytes()
-    remedy = f"remove {run / 'result.json'}, and `meannet run --resume {run}` makes it anew"
+    remedy = f"move {run / 'result.json'} elsewhere, and `meannet run --resume {run}` makes it anew"
     own.write_bytes(whole[:-9])
     assert remedy in refused(capsys, run, recording[0], code=1)
     own.write_bytes((run / "recogniser.turn1.safetensors").read_bytes())

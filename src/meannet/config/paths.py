@@ -72,6 +72,8 @@ def _changed(part: Any, changes: list[Change]) -> Any:
         name = path[0]
         if name not in hints:
             where = whole[: len(whole) - len(".".join(path))]
+            if name in _NOT_SETTINGS and hasattr(part, name):
+                raise ValueError(f"{whole} is the recipe's own and cannot be set; write an experiment of your own")
             raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
         value = getattr(part, name)
         if value is None and name in _ABSENT:

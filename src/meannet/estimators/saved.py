@@ -62,7 +62,7 @@ def save(estimator: Any, path: Path) -> None:
 
 def load(kind: type, path: Path) -> Any:
     """The estimator of this kind that `save` wrote."""
-    tensors, facts = checkpoint.read(path)
+    tensors, facts = checkpoint.read_named(path)
     if facts.get("format") != FORMAT or facts.get("estimator") != kind.__name__:
         what = facts.get("estimator", "no estimator")
         raise ValueError(f"{path} holds {what} in format {facts.get('format')}, not {kind.__name__} in format {FORMAT}")

@@ -71,7 +71,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     network_ : torch.nn.Module
         The mean network from raw inputs to probabilities or predictions, in float64.
     history_ : list of dicts
-        One an epoch: loss and error of the thinned networks, learning rate, momentum.
+        One an epoch: train_loss and train_error of the thinned networks, lr, momentum.
     n_iter_ : int
         Epochs that were trained.
     n_features_in_, feature_names_in_

@@ -122,7 +122,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote."""
-        tensors, facts = checkpoint.read(Path(path))
+        tensors, facts = checkpoint.read_named(Path(path))
         if facts.get("format") != FORMAT or facts.get("estimator") != cls.__name__:
             what = f"{facts.get('estimator', 'no estimator')} in format {facts.get('format')}"
             raise ValueError(f"{path} holds {what}, not {cls.__name__} in format {FORMAT}")

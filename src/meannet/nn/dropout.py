@@ -81,8 +81,8 @@ class Dropout(nn.Module):
         return keep.view(x.shape)
 
     def keep_probability(self, dtype: torch.dtype) -> Tensor:
-        """1 - rate, a scalar or one a unit."""
-        return (1 - self.rates).to(dtype)
+        """1 - rate, a scalar or one a unit; for whole numbers in torch's default type, since they could not hold it."""
+        return (1 - self.rates).to(dtype if dtype.is_floating_point else torch.get_default_dtype())
 
     def extra_repr(self) -> str:
         rate = f"{self.rates.item():g}" if self.rates.dim() == 0 else f"{tuple(self.rates.shape)} rates"

@@ -85,12 +85,17 @@ def get(name: str) -> Experiment:
         raise ValueError(f"say which experiment in {name} to run: {name}:NAME")
     if name.endswith(".json"):
         try:
-            return from_json(json.loads(Path(name).read_text()))
+            content = json.loads(Path(name).read_text())
         except OSError as error:
             raise ValueError(f"cannot read {name}: {error.strerror}") from None
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{name} is not valid JSON: {error}") from None
-    raise ValueError(f"no recipe {name!r}; {nearest(name, RECIPES)}")
+        try:
+            return from_json(content)
+        except ValueError as error:
+            raise ValueError(f"{name} is not an experiment that runs: {error}") from None
+    hint = nearest(name, RECIPES)
+    raise ValueError(f"no recipe {name!r}; {hint if hint.startswith('did') else '`meannet list` shows all'}")
 
 
 def _from_python(path: Path, member: str) -> Experiment:
@@ -106,8 +111,9 @@ def _from_python(path: Path, member: str) -> Experiment:
         raise ValueError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     found = getattr(module, member, None)
     if found is None:
-        names = [name for name in vars(module) if not name.startswith("_")]
-        raise ValueError(f"{path} has no {member!r}; {nearest(member, names)}")
+        own = (name for name, value in vars(module).items() if getattr(value, "__module__", "") == path.stem)
+        names = [*own, *(name for name, value in vars(module).items() if isinstance(value, Experiment))]
+        raise ValueError(f"{path} has no {member!r}; {nearest(member, names) if names else 'it defines nothing'}")
     try:
         made = found() if callable(found) else found
     except Exception as error:

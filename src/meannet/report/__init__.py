@@ -17,6 +17,8 @@ def write(runs: Sequence[Path], out: Path) -> None:
     if not runs:
         raise ValueError("a report needs at least one run folder; `meannet run RECIPE` makes one")
     out = Path(out)
+    if out.suffix not in (".html", ".htm") and not out.is_dir():
+        raise ValueError(f"{out} must end in .html, as in {out.with_suffix('.html')}")
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name the file to write, such as {out / 'report.html'}")
     if not out.parent.is_dir():
