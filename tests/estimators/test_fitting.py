@@ -399,3 +399,9 @@ def test_a_training_loss_that_rose_is_told():
     few = np.random.RandomState(0).permutation(len(x))[:60]
     with pytest.warns(ConvergenceWarning, match=r"training loss rose, from 1\.06 to .*more epochs, or lower lr"):
         DropoutClassifier(epochs=5, random_state=0).fit(x[few], y[few])
+
+
+def test_targets_that_are_all_alike_are_learned_without_a_warning():
+    inputs = np.random.RandomState(0).normal(size=(60, 3))
+    fitted = DropoutRegressor(epochs=5, random_state=0).fit(inputs, np.ones(60))  # warnings are errors here
+    np.testing.assert_allclose(fitted.predict(inputs), 1.0)

@@ -36,6 +36,7 @@ from meannet.train import Epoch, Fault, train
 REACH = 3.0  # standard deviations, which no standardised input exceeds
 CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
 RISEN = 2.0  # how much a loss may be above its first value and be noise
+NOTHING = 1e-9  # a loss that leaves nothing to learn, as of targets that are all alike
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
@@ -241,7 +242,7 @@ class DropoutNet(Parameters):
         if best is not None:
             torch._foreach_copy_(list(fleet.state().values()), best)
         losses = [record["train_loss"] for record in self.history_[known:]]
-        if best is None and losses and losses[-1] > RISEN * losses[0]:
+        if best is None and losses and losses[-1] > RISEN * max(losses[0], NOTHING):
             warnings.warn(
                 f"the training loss rose, from {losses[0]:.3g} to {losses[-1]:.3g}; use more epochs, or lower lr",
                 ConvergenceWarning,

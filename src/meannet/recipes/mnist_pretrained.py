@@ -77,7 +77,7 @@ def a2_dbn() -> Experiment:
             Source(path="pretrain.sample_inputs", section=f"{AUTHORS}: no; {HELD_OUT}"),
             Source(path="pretrain.data_biases", section=f"{AUTHORS}: all biases start at zero"),
         ),
-        time="3 minutes on one H200",
+        time="some 4 minutes on one H200 (estimated)",
         next="meannet eval RUN --samples 100",
     )
 
@@ -141,7 +141,7 @@ def a2_dbm() -> Experiment:
 
 def choose_a2_dbn() -> Experiment:
     """The learning rate of the backprop arm, and which units to omit, judged on 10,000 held-out training cases."""
-    return replace(_choose(a2_dbn()), recipe="mnist.choose_a2_dbn", time="3 minutes on one H200 (estimated)")
+    return replace(_choose(a2_dbn()), recipe="mnist.choose_a2_dbn", time="some 4 minutes on one H200 (estimated)")
 
 
 def choose_a2_dbm() -> Experiment:
