@@ -232,12 +232,27 @@ def test_runs_killed_at_random_moments_end_as_the_unbroken_one(toy, tmp_path):
         assert not list((tmp_path / name).glob(".*"))
 
 
+def test_a_run_killed_as_it_wrote_its_first_file_can_be_begun_again(toy, tmp_path):
+    left = tmp_path / "run" / ".experiment.json.0123abcd.tmp"
+    left.parent.mkdir()
+    left.write_text("{")
+    experiments.run(toy, left.parent)
+    assert not left.exists() and (left.parent / "result.json").exists()
+
+
 def test_a_damaged_state_is_named_and_the_one_before_it_taken(toy, half_done, unbroken, capsys):
     state = half_done / "state.5-4.safetensors"
     state.write_bytes(state.read_bytes()[:-1] + b"\xff")
     assert main(["run", "--resume", str(half_done)]) == 3
     assert "state.5-4.safetensors is damaged" in capsys.readouterr().out
     assert outcome(half_done) == outcome(unbroken)
+
+
+def test_a_record_that_was_lost_is_told_and_the_run_goes_on(half_done, unbroken, capsys):
+    (half_done / "metrics.jsonl").write_text("")
+    assert main(["run", "--resume", str(half_done)]) == 3
+    assert "metrics.jsonl has lost its first 6 epochs; curves will begin after them" in capsys.readouterr().out
+    assert outcome(half_done)["result"]["arms"][0]["errors"] == outcome(unbroken)["result"]["arms"][0]["errors"]
 
 
 def test_two_damaged_states_are_one_line_and_exit_1(half_done, capsys):

@@ -84,7 +84,7 @@ def test_a_broken_line_in_the_middle_is_named(folder):
 
 def test_records_after_the_saved_epoch_of_their_net_are_forgotten(folder):
     folder.append([line(1, "a", 3.0), line(2, "a", 4.0), line(1, "b", 5.0), line(2, "b", 6.0), line(1, "c", 7.0)])
-    assert folder.forget_after({("a", 0): 2, ("b", 0): 1}) == 5.0
+    assert folder.forget_after({("a", 0): 2, ("b", 0): 1}, 1, print) == 5.0
     assert folder.records() == [line(1, "a", 3.0), line(2, "a", 4.0), line(1, "b", 5.0)]
 
 

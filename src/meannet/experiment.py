@@ -155,7 +155,7 @@ def _run(
 ) -> dict[str, Any]:
     with folder.locked():
         every = lots(experiment, folder)
-        before = folder.forget_after(_saved_epochs(every, dataset, options.say))
+        before = folder.forget_after(_saved_epochs(every, dataset, options.say), experiment.record_every, options.say)
         before = max(before, pretraining.recover(every, folder, dataset, options.say))
         clock = time.perf_counter()
 

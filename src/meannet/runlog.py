@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -129,9 +129,16 @@ class RunFolder:
             found.append(record)
         return found
 
-    def forget_after(self, epochs: dict[tuple[str, int], int]) -> float:
-        """Drop records later than the last saved epoch by net and seed; returns the seconds trained up to there."""
+    def forget_after(self, epochs: dict[tuple[str, int], int], every: int, say: Callable[[str], None]) -> float:
+        """Drop records later than the last saved epoch by net and seed; returns the seconds trained up to there.
+
+        A record of `every` so many epochs should be there; where it was lost, the run goes on and says so.
+        """
         kept = [line for line in self.records() if line["epoch"] <= epochs.get((line["net"], line["seed"]), 0)]
+        known = {(line["net"], line["seed"]) for line in kept}
+        lost = [epoch for net, epoch in epochs.items() if epoch >= every and net not in known]
+        if lost:
+            say(f"{self.metrics} has lost its first {max(lost)} epochs; curves will begin after them")
         write_atomically(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
         return max((record["seconds"] for record in kept), default=0.0)
 
@@ -181,10 +188,10 @@ def held(handle: int) -> bool:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a folder that already holds anything."""
+    """Refuse a folder that already holds anything but what was left by a run killed as it wrote its first file."""
     if (path / "experiment.json").exists():
         raise ValueError(f"{path} holds a run; go on with `meannet run --resume {path}` or choose another --out")
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; --out names a folder")
-    if path.exists() and any(path.iterdir()):
+    if path.exists() and not set(path.iterdir()) <= set(path.glob(".*.tmp")):
         raise ValueError(f"{path} is there and not empty; choose another --out")

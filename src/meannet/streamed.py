@@ -76,7 +76,8 @@ def run(
     name = net_name(experiment, data)
     path = folder.state(experiment.net.hidden[0], 1)
     if ranks.first and checkpoint.exists(path):
-        before = folder.forget_after({(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]})
+        saved = {(name, experiment.seeds[0]): checkpoint.recover(path, options.say)["epoch"]}
+        before = folder.forget_after(saved, experiment.record_every, options.say)
     clock = time.perf_counter()
     with device.naming_memory(where, name):
         fleet = patches.make_fleet(experiment, data, where)
