@@ -50,7 +50,7 @@ class Source:
 def find(where: Path, say: Callable[[str], None]) -> Source:
     """Every picture under `where`, in a fixed order."""
     if not where.is_dir():
-        raise DataError(f"{where} is no folder; name the one that holds ILSVRC's folders or tar files")
+        raise ValueError(f"{where} is no folder; name the one that holds ILSVRC's folders or tar files")
     say(f"looking for pictures in {where}")
     train = list(_training(where))
     _refuse_twice(train)

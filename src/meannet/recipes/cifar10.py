@@ -294,17 +294,13 @@ def no_top() -> Experiment:
 
 
 def _choose(name: str, full: Experiment, decays: Sequence[tuple[float, float]]) -> Experiment:
-    """All the epochs, since fewer favour less decay."""
-    grid = tuple(one for arm in full.arms for one in _decays(arm, decays))
-    return replace(_on_held_out(full, grid), recipe=name)
-
-
-def _decays(arm: Arm, decays: Sequence[tuple[float, float]]) -> tuple[Arm, ...]:
-    """An arm with each weight decay of the convolutional layers and of those above."""
-    return tuple(
+    """Weight decays of the convolutional layers and of those above; all the epochs, since fewer favour less decay."""
+    grid = tuple(
         replace(arm, name=f"{arm.name}, decay {below:g} and {above:g}", weight_decay=below, top_decay=above)
+        for arm in full.arms
         for below, above in decays
     )
+    return replace(_on_held_out(full, grid), recipe=name)
 
 
 def _choose_quick(name: str, arm: Arm, decays: Sequence[tuple[float, float]]) -> Experiment:
