@@ -249,7 +249,8 @@ def test_what_is_no_ilsvrc_is_answered_with_what_there_should_be(tmp_path):
             ilsvrc.find(source, quiet)
         return str(caught.value)
 
-    assert "is no folder" in message(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="is no folder"):
+        ilsvrc.find(tmp_path / "nowhere", quiet)
     (tmp_path / "cats").mkdir()
     assert "neither train/ with a folder for each class nor ILSVRC20" in message(tmp_path) and "cats" in message(
         tmp_path
