@@ -59,7 +59,6 @@ RECIPES: dict[str, Callable[[], Experiment]] = {
     "cifar10.g_local_dropout": cifar10.g_local_dropout,
     "cifar10.choose": cifar10.choose,
     "cifar10.choose_conv": cifar10.choose_conv,
-    "cifar10.choose_local": cifar10.choose_local,
     "cifar10.choose_quick": cifar10.choose_quick,
     "cifar10.choose_quick_dropout": cifar10.choose_quick_dropout,
     "cifar10.rates": cifar10.rates,
