@@ -55,7 +55,7 @@ def printed_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict
 
 def test_list_names_every_recipe_with_its_section(capsys):
     assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert [line.split()[0] for line in lines[1:]] == list(recipes.RECIPES)
     assert "A.1, Fig. 1" in lines[1 + list(recipes.RECIPES).index("mnist.a1")]
 

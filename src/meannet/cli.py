@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +221,12 @@ def list_recipes(options: argparse.Namespace) -> int:
     from meannet import screen
 
     table = screen.table("recipe", "paper", "the paper's claim", "our kept result", "time")
-    for row in rows:
-        claim = "; ".join(f"{c['arm']} {c['value']:g}{' %' * c['unit'].startswith('%')}" for c in row["claims"])
-        table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
+    for _, of_one in groupby(rows, lambda row: row["recipe"].partition(".")[0]):
+        if table.rows:
+            table.add_row()  # a blank line between data sets
+        for row in of_one:
+            claim = "; ".join(f"{c['arm']} {c['value']:g}{' %' * c['unit'].startswith('%')}" for c in row["claims"])
+            table.add_row(row["recipe"], row["paper"], claim or "–", row["kept"] or "not yet", row["time"])
     screen.console().print(table)
     return 0
 
