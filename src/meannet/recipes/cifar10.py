@@ -96,7 +96,7 @@ def g_local_dropout() -> Experiment:
         recipe="cifar10.g_local_dropout",
         about="Test errors on CIFAR-10 with a locally connected fourth layer and dropout in it, no transformed images.",
         conv=replace(
-            full.conv, local=(16,), initial_sd=(0.0001, 0.01, 0.01, 0.04), weight_decay=0.006, top_decay=0.003
+            full.conv, local=(16,), initial_sd=(0.0001, 0.01, 0.01, 0.04), weight_decay=0.003, top_decay=0.01
         ),
         optim=replace(full.optim, epochs=100, cuts=(85, 93)),
         arms=(DROPOUT,),
@@ -116,7 +116,7 @@ def g_local() -> Experiment:
         full,
         recipe="cifar10.g_local",
         about="Test errors on CIFAR-10 of the net with a locally connected fourth layer, trained by backpropagation.",
-        conv=replace(conv, weight_decay=0.006, top_decay=0.01),
+        conv=replace(conv, top_decay=0.03),
         arms=(BACKPROP,),
         claims=(),
         samples=0,
