@@ -166,7 +166,7 @@ def choose_relu() -> Experiment:
     """The same for rectified units."""
     full = a1_relu()
     return replace(
-        _grid(full, rates=(0.03, 0.1, 0.3, 1.0)),
+        _grid(full, rates=(0.03, 0.1, 0.3, 1.0, 3.0)),
         recipe="mnist.choose_relu",
         net=replace(full.net, hidden=full.net.hidden[1:2]),
         optim=full.optim.compressed(600),
