@@ -92,13 +92,15 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout this package runs from, with a plus where files differ from it.
+    """What MEANNET_COMMIT says, for machines that get the files without their history, or with an older one.
 
-    Elsewhere what MEANNET_COMMIT says, for machines that get the files without their history.
+    Else the commit of the checkout this package runs from, with a plus where files differ from it.
     """
+    if told := os.environ.get("MEANNET_COMMIT"):
+        return told
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return os.environ.get("MEANNET_COMMIT", "")
+        return ""
     try:
         return _git(root, "rev-parse", "--short", "HEAD") + ("+" if _git(root, "status", "--porcelain", "src") else "")
     except (OSError, subprocess.CalledProcessError):

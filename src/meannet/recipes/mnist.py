@@ -69,7 +69,7 @@ def a1_relu() -> Experiment:
         logistic,
         recipe="mnist.a1_relu",
         about="Fig. 1 with rectified units: four nets, with and without dropout.",
-        time="some 35 minutes on one H200 (estimated; 1200,1200 alone took 7)",
+        time="some 35 minutes on one H200 (estimated; 800,800 took 4 and 1200,1200 7)",
         net=replace(logistic.net, units="rectified", initial_bias=0.0),
         optim=replace(logistic.optim, lr=1.0),
         arms=(replace(BACKPROP, lr=1.0, limit=15.0), DROPOUT, DROPOUT_INPUT),

@@ -7,7 +7,7 @@ from meannet.config import Arm, Claim, Data, Dropout, Experiment, Joint, Net, Op
 from meannet.recipes.mnist import BACKPROP, DROPOUT, DROPOUT_INPUT, on_held_out
 
 AUTHORS = "the authors' public code, to which A.2 refers"
-BINARY = "binary here, which held-out cases have not been asked about at one length (docs/log.md)"
+BINARY = "binary here, which held-out cases do not tell from means (docs/log.md)"
 
 # All finetuning settings that A.2 does not name are "the same as before", those of A.1.
 FINETUNING = (
