@@ -68,6 +68,16 @@ def test_the_axis_is_not_stretched_by_the_slow_start(run: runs.Run):
     assert 40 < low < 60 and 240 < high < 300
 
 
+def test_the_axis_shows_what_came_before_a_late_fall(run: runs.Run):
+    falling = {10: 0.5, 20: 0.3, 30: 0.22, 40: 0.2, 50: 0.2, 60: 0.05}
+    lines = [
+        {"epoch": epoch, "net": NET, "arm": "backprop", "seed": 0, "test_error": error, "train_error": error}
+        for epoch, error in falling.items()
+    ]
+    late = replace(run, metrics=lines)
+    assert 2200 < figures.error_limits(late)[1] < 3000 and 22 < figures.training_limit(late) < 30
+
+
 def test_the_papers_line_is_drawn_for_a_count_on_the_test_set_only(run: runs.Run):
     assert figures.paper_line(run) == 160
     held_out = replace(run.experiment, data=replace(run.experiment.data, held_out=True))

@@ -95,9 +95,7 @@ def g_local_dropout() -> Experiment:
         full,
         recipe="cifar10.g_local_dropout",
         about="Test errors on CIFAR-10 with a locally connected fourth layer and dropout in it, no transformed images.",
-        conv=replace(
-            full.conv, local=(16,), initial_sd=(0.0001, 0.01, 0.01, 0.04), weight_decay=0.003, top_decay=0.01
-        ),
+        conv=replace(full.conv, local=(16,), initial_sd=(0.0001, 0.01, 0.01, 0.04), weight_decay=0.003, top_decay=0.01),
         optim=replace(full.optim, epochs=100, cuts=(85, 93)),
         arms=(DROPOUT,),
         claims=(WITH,),

@@ -23,6 +23,7 @@ from meannet.report.written import rate, short
 
 WIDE, NARROW = (900, 400), (400, 300)  # CSS pixels
 LINES = 6  # with more arms than that, only means are drawn, and the best of each colour is named
+CHANCE = 0.8  # nets with more errors than that have learned nothing
 POINTS = 250  # the most that a line is drawn with; the last is always the last epoch
 
 
@@ -70,7 +71,7 @@ def loss(figure: str, run: Run, net: str, *, wide: bool = True) -> str:
     ends = [value for arms in final_means(run, figure).values() for value in arms.values()]
     with style():
         made, axes = drawing(*(WIDE if wide else NARROW))
-        top = 1.6 * max([*ends, 1e-3])
+        top = max([1.6 * value for value in (*ends, 1e-3)] + _settled(run, figure))
         endings = _curves(axes, run, net, figure, 1.0, top, "{:.2f}".format)
         frame(axes, "cross-entropy", "epoch", (0.5 * min(ends, default=0.0), top), endings)
         return finish(made, f"{net}: cross-entropy ({figure}) against epochs. At the end: {_spoken(endings)}.")
@@ -121,17 +122,26 @@ def error_limits(run: Run) -> tuple[float, float]:
     """Where the axis of errors starts and ends: a logistic net's slow start at 90 % would flatten all that matters."""
     scale, _ = _counted(run)
     finals = [scale * value for value in _learned(run, "test_error")]
-    return 0.5 * min(finals, default=0.0), 1.6 * max([*finals, paper_line(run) or 0.0, 1e-3 * scale])
+    shown = [1.6 * value for value in (*finals, paper_line(run) or 0.0, 1e-3 * scale)]
+    settled = [scale * value for value in _settled(run, "test_error") if value < CHANCE]
+    return 0.5 * min(finals, default=0.0), max(shown + settled)
 
 
 def training_limit(run: Run) -> float:
-    return min(100.0, 160 * max([*_learned(run, "train_error"), 0.003]))
+    settled = [value for value in _settled(run, "train_error") if value < CHANCE]
+    return min(100.0, 100 * max([1.6 * value for value in (*_learned(run, "train_error"), 0.003)] + settled))
 
 
 def _learned(run: Run, figure: str) -> list[float]:
     """Where the arms end, without those that learned nothing, unless none did."""
     finals = [value for arms in final_means(run, figure).values() for value in arms.values()]
-    return [value for value in finals if value < 0.8] or finals
+    return [value for value in finals if value < CHANCE] or finals
+
+
+def _settled(run: Run, figure: str) -> list[float]:
+    """Where the arms were after a third of the record, and a little above: what the end must not hide."""
+    curves = (run.mean_curve(net, arm, figure)[1] for net in run.nets for arm in run.arms)
+    return [1.1 * float(values[len(values) // 3]) for values in curves if len(values)]
 
 
 def _counted(run: Run) -> tuple[float, str]:
