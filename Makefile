@@ -25,7 +25,7 @@ lint: $(VENV)/.lint
 check: lint test
 
 kept: $(VENV)/.runtime
-	$(BIN)/python -m meannet.kept README.md docs/paper-map.md docs/claims.md docs/tables.md docs/scale.md docs/cards/rbm.md docs/cards/dbn-dbm.md docs/cards/speech.md docs/cards/image-nets.md docs/architecture.md benchmarks/README.md
+	$(BIN)/python -m meannet.kept README.md docs/results.md docs/paper-map.md docs/claims.md docs/tables.md docs/scale.md docs/cards/rbm.md docs/cards/dbn-dbm.md docs/cards/speech.md docs/cards/image-nets.md docs/architecture.md benchmarks/README.md
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis

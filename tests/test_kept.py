@@ -19,6 +19,8 @@ PAGE = """before
 old <!-- /figure -->
 <!-- results -->
 <!-- /results -->
+<!-- headlines -->
+<!-- /headlines -->
 <!-- choices -->
 old
 <!-- /choices -->
@@ -67,6 +69,7 @@ def keep(path, result):
     "page",
     [
         "README.md",
+        "docs/results.md",
         "docs/paper-map.md",
         "docs/claims.md",
         "docs/tables.md",
@@ -289,6 +292,14 @@ def test_the_results_table_has_a_row_for_each_net_and_what_the_paper_has_a_figur
     assert other[:2] == ["[digits/here](results/digits/here.json), 4 epochs", "64-8-10"]
     assert other[2:5] == [f"{arm['mean']:.1f} ± {arm['sd']:.1f}" for arm in toy["arms"]]
     assert other[5:] == ["1,000", "2", f"{toy['seconds']:.1f} s, {toy['device']}"]
+
+
+def test_a_headline_spans_the_nets_of_an_experiment_and_has_the_papers_figures(results, toy):
+    keep(results / "mnist.a1" / "9.json", as_fig1(toy, means=(310.0, 190.0, 100.0)))
+    title = next(title for title, names in tables.HEADLINES.items() if names == ("mnist.a1",))
+    *_, row = tables.headlines_table(results, results.parent).splitlines()
+    told = ("300.0 to 310.0 (paper: 160)", "190.0 to 200.0 (paper: 130)", "100.0 (paper: 110)")
+    assert row == f"| {title} | {' | '.join(told)} | 2 |"
 
 
 def test_held_out_errors_are_in_the_table_of_choices_only(results):

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from meannet.kept import NONE_YET, Result, files, judged_on, link, load, markdown_table, scattered
-from meannet.report.written import count, duration, plain, spread, spread_of
+from meannet.report.written import count, decimal, duration, plain, spread, spread_of
 
 ARMS = "backprop", "dropout", "dropout+input"
 LABELS = "few_labels"  # results/few_labels is of examples/few_labels.py
 TITLES = {"mnist": "MNIST", "digits": "handwritten digits"}
 ASIDES = tuple(f"cifar10.{name}" for name in ("aside", "pools", "saturating", "conv_dropout", "dense_top", "no_top"))
+HEADLINES = {  # what the body of the paper reports, where its data is free: recipes by what they are
+    "MNIST from scratch, four nets (Fig. 1)": ("mnist.a1",),
+    "MNIST, pretrained deep belief net": ("mnist.a2_dbn",),
+    "MNIST, pretrained deep Boltzmann machine": ("mnist.a2_dbm",),
+    "CIFAR-10, convolutional nets": ("cifar10.g_conv", "cifar10.g_local_dropout"),
+}
 ROUNDING, MOMENTA = "mnist.rounding", "timit.rates"  # and timit.rates_m50, timit.rates_m98
 TRAINED = 0.25  # the training error that units are timed to (F.3)
 
@@ -45,6 +51,32 @@ def results_table(folder: Path, base: Path) -> str:
             seen = ["", "", ""]
     heads = ("experiment", "net", *(f"errors, {arm}" for arm in arms), "of", "seeds", "time of the whole run")
     return markdown_table(heads, rows, right=range(2, 4 + len(arms)))
+
+
+def headlines_table(folder: Path, base: Path) -> str:
+    """The paper's experiments, one a row: errors of each arm, over several nets the least and the most mean; paper."""
+    from meannet.report.tables import claim_rows
+
+    rows = []
+    for title, names in HEADLINES.items():
+        found = [row for name in names for result in load(name, folder) for row in claim_rows(result)]
+        cells = [_headline([row for row in found if row.arm == arm and row.mean is not None]) for arm in ARMS]
+        seeds = sorted({row.n for row in found})
+        if found:
+            rows.append((title, *cells, " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))))
+    if not rows:
+        return "No result is kept yet."
+    heads = ("errors on test sets of 10,000", "nothing omitted", "hidden units", "hidden and visible units", "seeds")
+    return markdown_table(heads, rows, right=range(1, len(heads)))
+
+
+def _headline(found: Sequence[Any]) -> str:
+    if not found:
+        return ""
+    means = sorted(row.mean for row in found)
+    span = " to ".join(dict.fromkeys((decimal(means[0]), decimal(means[-1]))))
+    ours = spread(means[0], found[0].sd) if len(found) == 1 else span
+    return ours + (f" (paper: {plain(found[0].paper)})" if found[0].paper is not None else "")
 
 
 def settings_table(folder: Path, base: Path) -> str:
@@ -170,6 +202,7 @@ def _share(errors: Sequence[int], n_test: int) -> str:
 
 
 BLOCKS = {  # by the marker of a page
+    "headlines": headlines_table,
     "results": results_table,
     "choices": choices_table,
     "asides": asides_table,
