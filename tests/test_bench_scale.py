@@ -57,14 +57,15 @@ RANKS = MADE | {
 
 def test_the_model_is_the_sum_of_its_measured_parts():
     cost = scale.Cost.measured(TRAINING, LOADER)
-    assert (cost.fixed, cost.picture, cost.gradient_bytes, cost.loader) == (2.0, 0.0625, 300_000_000, 16_000)
+    assert (cost.fixed, cost.picture, cost.gradient_bytes, cost.core) == (2.0, 0.0625, 300_000_000, 1000)
+    assert cost.loader == 16_000
     assert cost.exchange(1) == 0
     assert cost.exchange(2) == pytest.approx(1000 * 300e6 / 300e9)  # 2 (2 - 1) / 2 = 1 of the bytes
     assert cost.exchange(16) == pytest.approx(1000 * (2 * 7 / 8 * 300e6 / 300e9 + 2 / 2 * 300e6 / 8 / 40e9))
     low, high = cost.speeds(8, 16)  # 3 ms of work, 1.75 of exchange, of which 2 could hide
     assert low == pytest.approx(128_000 / 4.75) and high == pytest.approx(128_000 / 3)
     assert cost.speeds(1, 128) == pytest.approx((12_800, 12_800))
-    slow = replace(cost, loader=5_000.0)
+    slow = replace(cost, core=5_000.0 / scale.CORES)
     assert slow.speeds(4, 128) == (20_000, 20_000)
 
 

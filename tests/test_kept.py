@@ -211,7 +211,7 @@ def test_the_table_of_image_nets_says_what_a_run_takes(tmp_path):
     of_imagenet = row | {"net": "H with dropout"}
     keep(tmp_path / "images" / "here.json", {"rows": [row, of_imagenet], "device": "a GPU", "date": "2026-01-02"})
     text = speeds.images_table(tmp_path, tmp_path)
-    assert "| meannet fast | G with dropout | 2,000 ± 3 | 250,000 | 20.0 |" in text and "H with" not in text
+    assert "| meannet fast | G with dropout | 2,000 ± 3 | 250,000 | 100 | 20.0 |" in text and "H with" not in text
     assert "[here](images/here.json): mini-batches of 128, on a GPU, 2026-01-02" in text
 
 

@@ -244,7 +244,7 @@ def test_a_run_leaves_a_whole_folder(recipe, tmp_path, capsys):
     assert [line["epoch"] for line in lines] == [1, 2, 3] and all("top5_error" in line for line in lines)
     assert main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    assert "validation errors of 7" in page and "Of 7 validation pictures" in page and "test picture" not in page
+    assert "validation errors of 7" in page and "of 7 validation pictures" in page and "test picture" not in page
     assert main(["run", "--resume", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr().out
     assert "validation errors of 7 (" in printed and "not among its best five for 0 of them" in printed

@@ -128,6 +128,18 @@ def test_an_index_that_is_damaged_is_made_anew_and_another_set_refused(folders, 
         prepare(folders, out)
 
 
+def test_a_shard_whose_sum_of_pixels_is_damaged_is_named_with_the_remedy(folders, tmp_path):
+    out = tmp_path / "out"
+    prepare(folders, out)
+    (out / "index.json").unlink()
+    offset, _ = json.loads((out / "train-00000.json").read_text())["sum"]
+    with (out / "train-00000.tar").open("r+b") as shard:
+        shard.seek(offset)
+        shard.write(bytes(40))
+    with pytest.raises(DataError, match=r"train-00000.tar is damaged; remove it and prepare again"):
+        prepare(folders, out)
+
+
 def test_files_of_every_kind_are_read_or_left_out_with_a_reason_that_does_not_change(folders, tmp_path):
     where = folders / "train" / photographs.IDS[0]
     grey = np.full((50, 60), 100 * 257, np.uint16)

@@ -53,7 +53,7 @@ def folder(fabricate, tmp_path):
 def test_the_page_shows_pictures_with_bars_and_says_how_many_are_right(folder, tmp_path):
     found = shown(read(folder))
     first = sum(one.right for one in found.shown)
-    assert found.finding.startswith(f"Of 8 test pictures, {first} have the right label first")
+    assert found.finding.startswith(f"The right label comes first for {first} of 8 test pictures")
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(found.shown[0].uri.partition(",")[2]))))
     case = read(folder).examples["cases"][0]["case"]
     assert pixels.shape == (4, 4, 3) and (pixels == case % 256).all()

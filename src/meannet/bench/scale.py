@@ -14,6 +14,9 @@ from meannet.kept import markdown_table
 
 GPUS = (1, 2, 4, 8, 16, 32, 64)
 NODE = 8  # GPUs of a machine
+CORES = 16  # beside each GPU, as the machine of the measured one had
+PICTURES = 90 * 1_300_000  # of all epochs
+HOURS = 6  # in which they are to be seen
 INSIDE, ACROSS = 300e9, 40e9  # bytes/s, one way and GPU, that exchanges reach: of 450e9 (NVLink 4) and 50e9 (400 Gb/s)
 BACKWARD = 2 / 3  # share of an update behind which an exchange can hide
 NEAR = 0.2  # how close a prediction should be to what was measured
@@ -34,19 +37,25 @@ class Cost:
     fixed: float | None  # None where one size of mini-batch was measured; all of its time is then counted by pictures
     picture: float
     gradient_bytes: int
-    loader: float  # infinite where it was not measured
+    core: float  # pictures a second that a core decodes; infinite where it was not measured
 
     @classmethod
     def measured(cls, training: dict[str, Any], loader: dict[str, Any] | None) -> "Cost":
-        """From updates with two sizes of mini-batch; the loader is that of all cores beside one GPU."""
+        """From updates with two sizes of mini-batch, and from the loader with as many workers as there were cores."""
         times = sorted((row["batch"], row["ms_per_update"]) for row in training["rows"] if _ours(row))
         (small, less), (large, more) = times[0], times[-1]
         gradients = 4 * training["parameters"][NET]
-        rate = max(row["images_per_s"] for row in loader["loader"]) if loader else math.inf
+        workers = max(loader["loader"], key=lambda row: row["workers"]) if loader else None
+        rate = workers["images_per_s"] / workers["workers"] if workers else math.inf
         if small == large:
             return cls(None, more / large, gradients, rate)
         picture = (more - less) / (large - small)
         return cls(max(0.0, more - large * picture), picture, gradients, rate)
+
+    @property
+    def loader(self) -> float:
+        """Pictures a second beside one GPU."""
+        return CORES * self.core
 
     def compute(self, pictures: float) -> float:
         """Milliseconds of one GPU's share of an update."""
@@ -188,11 +197,12 @@ def _model(cost: Cost) -> str:
         time = f"{128 * cost.picture:.2f} ms for 128 pictures (measured)"
     else:
         time = f"{cost.fixed:.2f} ms and {time} (measured, from two sizes of mini-batch)"
-    loader = "The loader was not measured, and nothing here is limited by it."
+    loader, needed = "The loader was not measured, and nothing here is limited by it.", PICTURES / HOURS / 3600
     if cost.loader < math.inf:
         loader = (
-            f"The loader gives {_whole(cost.loader)} pictures a second beside each GPU (measured, with as many cores "
-            "as the machine above has)."
+            f"The loader gives {_whole(cost.core)} pictures a second and core (measured), and {_whole(cost.loader)} "
+            f"beside each GPU, if {CORES} cores there do as much each (assumed; the measured GPU had so many). "
+            f"90 epochs in {HOURS} hours need {_whole(needed)}, which is {math.ceil(needed / cost.core)} cores."
         )
     return (
         f"One GPU's share of an update takes {time}. The gradients are {cost.gradient_bytes / 1e6:.0f} MB of float32 "
@@ -209,7 +219,7 @@ def _predictions(cost: Cost, *, shared: bool) -> str:
         pictures = 128 / gpus if shared else 128
         low, high = cost.speeds(gpus, pictures)
         limited = high >= gpus * cost.loader
-        least, most = (90 * 1_300_000 / speed / 3600 for speed in (high, low))
+        least, most = (PICTURES / speed / 3600 for speed in (high, low))
         rows.append(
             (
                 str(gpus),

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from meannet import recipes
 from meannet.bench.scale import NONE_YET
 from meannet.kept import files, link, markdown_table
 
 BENCH, EAGER = "bench", "torch-eager"
 PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD = "pretrain", "speech", "images", "neighbour", "overhead"
 FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD  # of results/
-CIFAR10 = 100, 50_000  # epochs and images of a run of G
+RECIPES = {"G without dropout": "cifar10.g_conv", "G with dropout": "cifar10.g_local_dropout"}
+TRAINED_ON = 50_000  # images of CIFAR-10, in each epoch
 
 
 def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
@@ -115,7 +117,8 @@ def overhead_table(folder: Path, base: Path) -> str:
 
 def images_table(folder: Path, base: Path) -> str:
     """What `meannet bench --images --json` found, each file of results/images a table."""
-    parts, (epochs, images) = [], CIFAR10
+    parts = []
+    epochs = {net: recipes.get(name).optim.epochs for net, name in RECIPES.items()}
     for path in files(IMAGES, folder):
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = [
@@ -124,13 +127,14 @@ def images_table(folder: Path, base: Path) -> str:
                 row["net"],
                 f"{row['updates_per_s']:,.0f} ± {row['spread']:,.0f}",
                 f"{row['images_per_s']:,.0f}",
-                f"{epochs * images / row['images_per_s']:,.1f}",
+                str(epochs[row["net"]]),
+                f"{epochs[row['net']] * TRAINED_ON / row['images_per_s']:,.1f}",
             )
             for row in found["rows"]
-            if row["net"].startswith("G ")  # the kept file has nets of H too, of which `bench --imagenet` tells more
+            if row["net"] in epochs  # the kept file has nets of H too, of which `bench --imagenet` tells more
         ]
-        heads = ("who", "net", "updates/s", "images/s", f"s a net for {epochs} epochs of {images:,} images")
-        parts.append(markdown_table(heads, rows, right=(2, 3, 4)))
+        heads = ("who", "net", "updates/s", "images/s", "epochs of the recipe", "s a net for all of them")
+        parts.append(markdown_table(heads, rows, right=(2, 3, 4, 5)))
         one, where = found["rows"][0], f"[{path.stem}]({link(path, base)})"
         parts.append(
             f"{where}: mini-batches of {one['batch']}, on {found['device']}, {found['date']}; "

@@ -88,7 +88,10 @@ def gather(folder: Path, part: str, shards: Sequence[dict[str, Any]], *, mean: b
         for kind, count in facts["counts"].items():
             counts[kind] = counts.get(kind, 0) + count
         if mean:
-            one = np.load(io.BytesIO(read_at(folder / facts["name"], *facts["sum"])), allow_pickle=False)
+            try:
+                one = np.load(io.BytesIO(read_at(folder / facts["name"], *facts["sum"])), allow_pickle=False)
+            except (ValueError, EOFError):
+                raise DataError(f"{folder / facts['name']} is damaged; remove it and prepare again") from None
             total = one.astype(np.uint64) if total is None else total + one
     index = np.concatenate(rows).astype(np.int64)
     if not len(index):

@@ -1,6 +1,5 @@
 """ImageNet (body, E, F, H): the net with two large dense layers and dropout in them, and the one without either."""
 
-import math
 from dataclasses import replace
 
 from meannet.config import PERCENT, Arm, Claim, Data, Dropout, Experiment, Net, Optim, Patches, Source
@@ -43,7 +42,7 @@ SOURCES = (
     Source(path="optim.cuts", section="F.7: twice, shortly before the end; when exactly is ours"),
     Source(path="optim.momentum_start", section="F.6", paper="0.9"),
     Source(path="optim.momentum_end", section="F.6", paper="0.9"),
-    Source(path="optim.limit", section="the body has a bound on all layers and gives no value; none"),
+    Source(path="optim.limit", section=f"body: all layers have a bound; its value is {OPEN}; that of A.1"),
 )
 
 
@@ -67,7 +66,7 @@ def h_backprop() -> Experiment:
             momentum_start=0.9,
             momentum_end=0.9,
             momentum_epochs=0,
-            limit=math.inf,
+            limit=15.0,
         ),
         arms=(BACKPROP,),
         seeds=(0,),

@@ -53,8 +53,8 @@ class Examples:
     def finding(self) -> str:
         first = sum(one.right for one in self.shown)
         among = sum(any(bar.right for bar in one.bars) for one in self.shown)
-        every = f"Of {len(self.shown)} {self.cases} pictures"
-        return f"{every}, {first} have the right label first and {among} among the best five."
+        every = f"{len(self.shown)} {self.cases} pictures"
+        return f"The right label comes first for {first} of {every} and is among the best five for {among}."
 
     @property
     def class_finding(self) -> str:

@@ -166,7 +166,8 @@ def _curves(
                 axes.plot(epochs[-1:], last, "x", color=colour, markersize=8, markeredgewidth=2.2, clip_on=False)
         epochs, values = fewer(*run.mean_curve(net, arm, figure))
         if len(epochs):
-            axes.plot(epochs, scale * values, color=colour, linewidth=1.2 if crowded(run) else 2.4)
+            marker = "o" if len(epochs) == 1 else None  # a line needs two
+            axes.plot(epochs, scale * values, color=colour, linewidth=1.2 if crowded(run) else 2.4, marker=marker)
             endings.append(Ending(arm, written(scale * values[-1]), scale * values[-1], colour))
     if crowded(run):
         best = {ending.colour: ending for ending in sorted(endings, key=lambda ending: -ending.at)}

@@ -62,6 +62,7 @@ def _section(run: Run, number: int) -> dict[str, Any]:
         "paper_line": figures.paper_line(run),
         "errors": _pictures(run, f"e{number}", figures.mean_network) if run.metrics else [],
         "errors_finding": findings.errors_by_epoch(run),
+        "cases": run.cases,
         "error_limit": _cut(run, "test_error", figures.error_limits(run)[1], run.n_test or 100),
         "training": _pictures(run, f"t{number}", figures.training) if run.metrics else [],
         "training_finding": findings.training_by_epoch(run),
