@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from meannet import convert, mean_network
-from meannet.nn import Dropout, LocallyConnected2d
+from meannet.nn import Dropout, LocallyConnected2d, TwoInputConv2d
 from meannet.optim import DropoutSGD, param_groups
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -212,6 +212,8 @@ def tied():
     (tied, None, "shared"),
     (Own, {"left": "omits"}, "no part named 'omits'"),
     (Own, {"omit": "left"}, "must feed a linear"),
+    (lambda: nn.ModuleDict({"omit": Dropout(), "two": TwoInputConv2d(4, 8, 3, 2)}), {"two": "omit"},
+     "TwoInputConv2d 'two' cannot be converted"),
     (Own, {}, "Dropout 'omit' feeds no layer"),
 ])  # fmt: skip
 def test_what_cannot_be_converted_is_refused_by_name(make, feeds, words):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from meannet.nn import Dropout
+from meannet.nn import Dropout, TwoInputConv2d
 from meannet.optim import LAYERS, DropoutSGD
 
 # What may stand between a dropout and the layer it feeds, since scaling its input scales its output: exactly for one
@@ -154,6 +154,11 @@ def _check_feeds(module: nn.Module, feeds: Mapping[str, str]) -> None:
         if not isinstance(parts[name], LAYERS) or not isinstance(parts[dropout], (Dropout, nn.Dropout)):
             kinds = f"{type(parts[dropout]).__name__} {dropout!r} and {type(parts[name]).__name__} {name!r}"
             raise ValueError(f"a dropout must feed a linear, convolutional or locally connected layer, not {kinds}")
+        if isinstance(parts[name], TwoInputConv2d):
+            raise ValueError(
+                f"TwoInputConv2d {name!r} cannot be converted: it has two inputs, one weight for both, and `feeds` "
+                f"does not say which of them dropout {dropout!r} thins"
+            )
     idle = [name for name, part in parts.items() if _omits(part) and name not in feeds.values()]
     if idle:
         kind = type(parts[idle[0]]).__name__
