@@ -168,7 +168,7 @@ def test_everything_comes_back_when_the_module_raises():
     (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 8, 0.5, batch_first=True), 2), (2, 4, 6)),
     (lambda: nn.LSTM(6, 5, num_layers=2, dropout=0.5, batch_first=True), (2, 4, 6)),
 ])  # fmt: skip
-def test_torchs_parts_that_omit_on_their_own_are_sampled(make, shape):
+def test_torchs_parts_that_omit_on_their_own_are_sampled_and_have_mean_networks_in_any_mode(make, shape):
     class First(nn.Module):
         def __init__(self, part):
             super().__init__()
@@ -183,8 +183,10 @@ def test_torchs_parts_that_omit_on_their_own_are_sampled(make, shape):
     found = sample_networks(net, x, 3)
     assert_unchanged(net, before)
     assert not found[0].equal(found[1]) and not found[1].equal(found[2])
-    mean = mean_network(net)
-    assert mean(x).equal(mean(x))
+    mean, expected = mean_network(net), net(x).detach()
+    np.testing.assert_allclose(mean(x).detach(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(mean.train()(x).detach(), expected, rtol=1e-5, atol=1e-6)
+    assert_unchanged(net, before)
 
 
 class Functional(nn.Module):

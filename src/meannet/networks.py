@@ -33,15 +33,18 @@ class Scaled(nn.Module):
 def mean_network(module: nn.Module) -> nn.Module:
     """A copy with all units, in evaluation mode, that scales what units pass on where training did not.
 
-    nn.Dropout and its kin have scaled while training and are switched off, so that the copy omits nothing even if put
-    into training mode; meannet.nn.Dropout becomes a plain scale, of 1 - rate in the paper's convention. Calls of
-    F.dropout in a forward of one's own are off as long as they follow the copy's mode. `module` is left as it is.
+    nn.Dropout and its kin, attention and recurrent layers have scaled while training and are switched off, so that the
+    copy omits nothing even if put into training mode; meannet.nn.Dropout becomes a plain scale, of 1 - rate in the
+    paper's convention. Calls of F.dropout in a forward of one's own are off as long as they follow the copy's mode.
+    `module` is left as it is.
     """
     mean = copy.deepcopy(getattr(module, "_orig_mod", module)).eval()  # a compiled module's own
     mean.zero_grad(set_to_none=True)
     for part in list(mean.modules()):
         if isinstance(part, _DropoutNd):
             part.p = 0.0
+        elif isinstance(part, (nn.MultiheadAttention, nn.RNNBase)):
+            part.dropout = 0.0
         for name, child in part._modules.items():  # named_children() skips a child's second name
             if isinstance(child, Dropout):
                 setattr(part, name, _scaled(child))
