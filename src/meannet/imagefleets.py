@@ -25,7 +25,7 @@ def make(
     else:
         few = (images[:CASES_TO_TRY].float() - mean) * conv.scale
         net = image_net(conv, hidden, classes, shape=shape, units=experiment.net.units)
-        spreads = working_spreads(net, few, max(experiment.net.initial_bias, 0.5))
+        spreads = working_spreads(net, few, experiment.net.initial_bias)
     return _fleet(experiment, conv, hidden, shape, classes, mean, spreads, where)
 
 

@@ -86,7 +86,7 @@ def make_fleet(experiment: Experiment, data: Prepared, where: torch.device) -> C
             (pixels,) = (as_images(found).clone() for found in stream.batches([few]))
         views = centred_views(pixels, data.mean, seed, 0, patches.size) * patches.scale
         net = patch_net(patches, hidden, len(data.classes), units=experiment.net.units, seed=seed)
-        spreads = working_spreads(net, views, max(experiment.net.initial_bias, 0.5))
+        spreads = working_spreads(net, views, experiment.net.initial_bias)
     return imagefleets.of_patches(experiment, patches, len(data.classes), data.mean, spreads, where)
 
 

@@ -281,6 +281,19 @@ def test_variances_are_tried_until_units_get_inputs_that_vary_and_are_sometimes_
     np.testing.assert_allclose(small, [64 * spreads[0], *spreads[1:]], rtol=1e-9)
 
 
+@pytest.mark.parametrize("bias", [0.1, 0.0, -2.0])
+def test_without_a_positive_bias_to_speak_of_variances_are_those_for_half_of_one(bias):
+    x = 64 * rand(16, 3, 8, 8)  # all positive: the signs of total inputs are the weights', however small these are
+    net, half = (image_net(Conv(banks=(4,), pools=("max",)), (16,), shape=(3, 8, 8)) for _ in range(2))
+    spreads = working_spreads(net, x, bias)
+    assert spreads == working_spreads(half, x, 0.5)
+    below = x
+    for layer in net.weight_layers()[:-1]:
+        total = layer.layer(below.flatten(1) if isinstance(layer.layer, torch.nn.Linear) else below)
+        assert total.std(0).mean() >= 0.25 and reached(total) >= 0.9
+        below = layer(below)
+
+
 def test_images_without_any_variation_are_no_ground_to_choose_on():
     with pytest.raises(ValueError, match=r"layer 1 hardly vary.*conv\.initial_sd"):
         working_spreads(convnets.cifar10(dropout=False), torch.zeros(4, 3, 32, 32))

@@ -17,6 +17,7 @@ UNITS: dict[str, Callable[[Tensor], Tensor]] = {"rectified": F.relu, "logistic":
 CIFAR10, CIFAR10_CLASSES = (3, 32, 32), 10
 IMAGENET_CLASSES = 1000
 NEARLY_ALL = 0.9
+LEAST_BIAS = 0.5
 G_CONV, G_LOCAL = Conv(), Conv(local=(16,))  # every number of these is in appendix G or a default of Conv
 
 
@@ -246,9 +247,10 @@ def working_spreads(
     The variance is doubled until a unit's total input varies from case to case at least half as much as the bias is
     large: with less, all cases look alike to the layers above, since activities that the bias alone brings about are
     much the same in all. It is halved again while more than a tenth of the units get no positive total input from any
-    of the cases x. The net is left with these weights, drawn from seed 0.
+    of the cases x. Beside a bias of zero or less every variance would be large enough and none small enough; one under
+    `LEAST_BIAS` is taken as that. The net is left with these weights, drawn from seed 0, and the bias judged by.
     """
-    found, image = [], x
+    found, image, bias = [], x, max(bias, LEAST_BIAS)
     net.eval()
     for k, layer in enumerate(net.weight_layers()[:-1]):
         beside = (net.subsampled(image),) if k == 1 and net.subsampled is not None else ()
