@@ -119,6 +119,20 @@ def test_a_deep_copy_goes_its_own_way_from_the_same_place():
     assert twin(x).equal(first) and twin(x).equal(second)
 
 
+@pytest.mark.parametrize("rates", [0.4, RATES])
+@pytest.mark.parametrize("way", ["made there", "moved there"])
+def test_a_module_without_memory_keeps_its_settings_until_it_has_some(rates, way):
+    with torch.device("meta" if way == "made there" else "cpu"):
+        net = nn.Sequential(nn.Linear(7, 7), Dropout(rates, seed=3, layer=2)).to("meta")
+    assert "seed=3, layer=2" in repr(net)
+    for training in (True, False):
+        out = net.train(training)(torch.ones(5, 7, device="meta"))
+        assert out.is_meta and out.shape == (5, 7)
+    dropout, x = net.to_empty(device="cpu")[1], torch.ones(5, 7)
+    np.testing.assert_allclose(dropout(x), (1 - torch.as_tensor(rates)).expand(5, 7))
+    assert dropout.train()(x).equal(thinned(x, rates, 3, 2, 0))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_casting_a_module_leaves_its_rates_and_so_its_masks_as_they_were(dtype):
     plain, cast = Dropout(0.001, seed=4), Dropout(0.001, seed=4).to(dtype)

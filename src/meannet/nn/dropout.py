@@ -13,7 +13,8 @@ from meannet.core.philox import MASK
 
 CONVENTIONS = ("paper", "inverted")
 
-# Seeds of modules that were given none: one each, so that no two share masks, and far from those that people choose.
+# Seeds of modules that were given none: one for each that is made, so that no two share masks, though copies do; and
+# far from those that people choose.
 _unseeded = count(1 << 62)
 
 
@@ -41,7 +42,9 @@ class Dropout(nn.Module):
         convention: str = "paper",
     ):
         super().__init__()
-        rates = torch.as_tensor(rate, dtype=torch.float64).detach().clone()
+        # The device "meta" holds no numbers, and these are the module's settings.
+        device = torch.device("cpu") if torch.get_default_device().type == "meta" else None
+        rates = torch.as_tensor(rate, dtype=torch.float64, device=device).detach().clone()
         if not ((rates >= 0) & (rates < 1)).all():
             raise ValueError(f"rate is the probability of omitting a unit and must be in [0, 1), not {rate}")
         if convention not in CONVENTIONS:
@@ -52,14 +55,16 @@ class Dropout(nn.Module):
         self.convention = convention
         self.first_case = 0  # place of the first case in the whole mini-batch, where several processes share one
         self.purpose = MASK
-        self.register_buffer("seed", torch.tensor(seed))
-        self.register_buffer("layer", torch.tensor(layer))
-        self.register_buffer("updates", torch.tensor(0))
+        self.register_buffer("seed", torch.tensor(seed, device=device))
+        self.register_buffer("layer", torch.tensor(layer, device=device))
+        self.register_buffer("updates", torch.tensor(0, device=device))
         # One rate is a setting, like nn.Dropout's p; a rate for each unit is part of the net.
         self.register_buffer("rates", rates, persistent=rates.dim() > 0)
 
     def forward(self, x: Tensor) -> Tensor:
         self._check_shape(x)
+        if x.is_meta:  # a shape and a type, nothing to omit
+            return x if self.training == (self.convention == "paper") else x * 1.0
         if not self.training:
             return x if self.convention == "inverted" else x * self.keep_probability(x.dtype)
         if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
@@ -90,9 +95,11 @@ class Dropout(nn.Module):
         return f"{rate}, seed={self.seed.item()}, layer={self.layer.item()}{convention}"
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        rates = self.rates
+        held = dict(self.named_buffers())
         super()._apply(fn, recurse)
-        self.rates = rates.to(self.rates.device)  # moved with the module, but never rounded by half() and its like
+        for name, tensor in held.items():  # moved, but never rounded by half() and its like, nor lost on the way
+            device = self.get_buffer(name).device
+            setattr(self, name, tensor if device.type == "meta" else tensor.to(device))
         return self
 
     def _check_shape(self, x: Tensor):
