@@ -217,6 +217,20 @@ def test_sampled_networks_depend_on_the_case_not_on_its_chunk_and_average_to_the
     assert all(dropout.purpose == 0 and dropout.first_case == 0 for dropout in masks)
 
 
+def test_sampling_brings_back_whatever_masks_were_next():
+    made, (inputs, _) = fleet(), pictures()
+    net, (dropout, *_) = made.nets[1].train(), made.nets[1].dropouts()
+    dropout.first_case = 64
+    dropout.updates.fill_(7)
+    held = dropout.updates
+    expected = copy.deepcopy(net)(made.centred(inputs))
+    net.thinned(net.activities(made.centred(inputs), net.first_omitting())[-1], 3, 10)
+    with pytest.raises(KeyError), net.sampling(3, 10):
+        raise KeyError
+    assert dropout.updates is held  # which a captured update reads
+    assert net(made.centred(inputs)).equal(expected)
+
+
 @torch.no_grad()
 def test_samples_that_share_what_lies_below_the_first_omission_are_whole_passes():
     made, (inputs, _) = fleet((*RATES, Rates(conv=0.2), Rates(conv=0.2, top=0.5)), [(0.0, 0.0)] * 4), pictures()

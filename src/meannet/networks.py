@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from meannet.core.philox import SAMPLE
-from meannet.nn import Dropout
+from meannet.nn import Dropout, seed_dropout_
+from meannet.nn.dropout import counters_kept
 
 # Parts of torch that omit units on their own when they are training, and do nothing else differently then. An encoder
 # layer that is not training takes a shortcut past the dropouts in it.
@@ -72,7 +73,11 @@ def sample_networks(
     arguments = x if isinstance(x, tuple) else () if isinstance(x, Mapping) else (x,)
     named = dict(x) if isinstance(x, Mapping) else {}
     tensors = [*module.parameters(), *module.buffers(), *(v for v in (*arguments, *named.values()) if _is_tensor(v))]
-    with _modes_kept(module), _random_states_kept(tensors, seed), _counters_kept(omitting, seed):
+    dropouts = [part for part in omitting if isinstance(part, Dropout)]
+    with _modes_kept(module), _random_states_kept(tensors, seed), counters_kept(dropouts):
+        seed_dropout_(module, seed)
+        for dropout in dropouts:
+            dropout.purpose = SAMPLE  # a stream that is neither that of updates nor another Dropout's
         module.eval()
         for part in omitting:
             part.training = True  # train() would reach what is inside, too
@@ -110,20 +115,3 @@ def _random_states_kept(tensors: list[Tensor], seed: int) -> Generator[None]:
         for gpu in gpus:
             torch.cuda.default_generators[gpu].manual_seed(seed)
         yield
-
-
-@contextmanager
-def _counters_kept(parts: list[nn.Module], seed: int) -> Generator[None]:
-    """For the while, each Dropout draws from a stream that is neither that of its updates nor another one's."""
-    dropouts = [part for part in parts if isinstance(part, Dropout)]
-    before = [(part.seed, part.layer, part.updates, part.purpose) for part in dropouts]
-    try:
-        for layer, part in enumerate(dropouts):
-            part.seed = torch.full_like(part.seed, seed)
-            part.layer = torch.full_like(part.layer, layer)
-            part.updates = torch.zeros_like(part.updates)
-            part.purpose = SAMPLE
-        yield
-    finally:
-        for part, own in zip(dropouts, before, strict=True):
-            part.seed, part.layer, part.updates, part.purpose = own

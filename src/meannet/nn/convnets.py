@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from meannet.config import Conv, Patches
 from meannet.core import philox
 from meannet.nn.conv import LocallyConnected2d, Pool2d, RandomGroupConv2d, ResponseNorm, Subsampled, TwoInputConv2d
-from meannet.nn.dropout import Dropout
+from meannet.nn.dropout import Dropout, counters_kept
 
 UNITS: dict[str, Callable[[Tensor], Tensor]] = {"rectified": F.relu, "logistic": torch.sigmoid}
 CIFAR10, CIFAR10_CLASSES = (3, 32, 32), 10
@@ -125,14 +125,11 @@ class ConvNet(nn.Module):
     @contextmanager
     def sampling(self, sample: int, first_case: int) -> Iterator[None]:
         """In the block a training pass is one of the thinned network number `sample` of cases from `first_case` on."""
-        for dropout in self.dropouts():
-            dropout.updates.fill_(sample)
-            dropout.purpose, dropout.first_case = philox.SAMPLE, first_case
-        try:
-            yield
-        finally:
+        with counters_kept(self.dropouts()):
             for dropout in self.dropouts():
-                dropout.purpose, dropout.first_case = philox.MASK, 0
+                dropout.updates.fill_(sample)
+                dropout.purpose, dropout.first_case = philox.SAMPLE, first_case
+            yield
 
 
 def _convolved(layer: nn.Conv2d, x: Tensor, *, biased: bool) -> Tensor:

@@ -1,7 +1,8 @@
 """Dropout as a PyTorch module (body): omit while training, scale at test, from a random stream of its own."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Self
 
@@ -119,3 +120,16 @@ def seed_dropout_(module: nn.Module, seed: int) -> nn.Module:
         dropout.layer.fill_(layer)
         dropout.updates.zero_()
     return module
+
+
+@contextmanager
+def counters_kept(dropouts: Sequence[Dropout]) -> Generator[None]:
+    """For the while each Dropout has a seed, numbers and a purpose to set at will; after it those that it had."""
+    before = [(part.seed, part.layer, part.updates, part.purpose, part.first_case) for part in dropouts]
+    try:
+        for part in dropouts:
+            part.seed, part.layer, part.updates = part.seed.clone(), part.layer.clone(), part.updates.clone()
+        yield
+    finally:
+        for part, own in zip(dropouts, before, strict=True):
+            part.seed, part.layer, part.updates, part.purpose, part.first_case = own
