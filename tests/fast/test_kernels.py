@@ -388,6 +388,27 @@ def test_a_hidden_bias_that_is_not_a_number_is_a_divergence_in_both_versions():
         assert [fault.net for fault in record.faults] == [1]
 
 
+def test_an_epoch_of_any_number_of_updates_takes_few_replays_of_two_graphs_at_most():
+    for updates in range(1, 1500):
+        found = cuda.runs(updates)
+        assert sum(found) == updates and max(found) <= 200 and len(set(found)) <= 2
+        assert len(found) < 2 * updates / 200 + 1
+    assert cuda.runs(601) == [200, 200, 200, 1] and cuda.runs(600) == [200] * 3 and cuda.runs(500) == [125] * 4
+
+
+def test_graphs_of_two_sizes_train_as_the_plain_version_does_and_add_to_one_tally(monkeypatch):
+    monkeypatch.setattr(cuda, "MOST_IN_A_GRAPH", 3)
+    sizes, fleets = (8, 7, 6, 3), [make((8, 7, 6, 3), "logistic", (0.2, 0.5, 0.5)) for _ in range(2)]
+    inputs, targets = cases(sizes, 23)
+    plain, fast = (kind(one, inputs, targets, 3, [1.5] * 3) for kind, one in zip(ENGINES, fleets, strict=True))
+    tallies, asked = [], []
+    for epoch in range(3):
+        stops = (lambda: False), (lambda: asked.append(fast))
+        tallies.append([one.epoch(epoch, [0.3] * 3, 0.6, stop) for one, stop in zip((plain, fast), stops, strict=True)])
+    assert len(asked) == 3 * 4  # three updates, three, one, and one of two cases
+    agree(fleets, tallies)
+
+
 def test_stopping_in_the_middle_gives_no_tally():
     fleet = make((8, 7, 3), "rectified", (0.2, 0.5))
     inputs, targets = cases((8, 7, 3), 15)

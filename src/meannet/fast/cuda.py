@@ -123,13 +123,13 @@ class Captured:
         self.begin()
         update, case = epoch * -(-self.cases // self.batch), 0
         for piece in self.pieces:
-            for _ in range(piece.replays):
+            for updates in piece.runs:
                 if stop():
                     return None
                 self.first_update.fill_(update)
                 self.first_case.fill_(case)
-                piece.replay()
-                update, case = update + piece.updates, case + piece.updates * piece.cases
+                piece.replay(updates)
+                update, case = update + updates, case + updates * piece.cases
         self.end()
         return Tally(
             loss=torch.stack([piece.loss.double().sum(1) for piece in self.pieces]).sum(0),
@@ -187,13 +187,20 @@ class _Repeated:
             self.graph = graph
 
 
+def runs(updates: int) -> list[int]:
+    """How many updates each replay takes: the same number if one from half of the most on will do, else the most."""
+    most = min(updates, MOST_IN_A_GRAPH)
+    alike = max(n for n in range(1, most + 1) if updates % n == 0)
+    if 2 * alike >= most:
+        return [alike] * (updates // alike)
+    return [most] * (updates // most) + [updates % most]
+
+
 class _Piece:
-    """A run of updates on mini-batches of one size: its buffers and its graph."""
+    """Updates on mini-batches of one size: their buffers and graphs."""
 
     def __init__(self, engine: Captured, cases: int, updates: int):
-        self.engine, self.cases = engine, cases
-        self.updates = max(n for n in range(1, min(updates, MOST_IN_A_GRAPH) + 1) if updates % n == 0)
-        self.replays = updates // self.updates
+        self.engine, self.cases, self.runs = engine, cases, runs(updates)
         fleet, device, nets = engine.fleet, engine.fleet.device, len(engine.fleet.seeds)
         *hidden_sizes, outputs = fleet.sizes
         self.width = max(16, triton.next_power_of_2(outputs))
@@ -207,18 +214,18 @@ class _Piece:
         self.scaled_deltas.append(outer)  # output units have no bound
         self.loss = torch.zeros(nets, cases, device=device)
         self.wrong = torch.zeros(nets, cases, dtype=torch.int32, device=device)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the number of updates
 
-    def replay(self) -> None:
+    def replay(self, updates: int) -> None:
         if self.engine.fleet.device.type != "cuda":  # Triton's interpreter, in tests
             for lane in self.engine.lanes:
-                self.launch_all(lane)
+                self.launch_all(updates, lane)
             return
-        if self.graph is None:
-            self.graph = self.capture()
-        self.graph.replay()
+        if updates not in self.graphs:
+            self.graphs[updates] = self.capture(updates)
+        self.graphs[updates].replay()
 
-    def capture(self) -> torch.cuda.CUDAGraph:
+    def capture(self, updates: int) -> torch.cuda.CUDAGraph:
         """Compile and capture without leaving a trace in what training changes."""
         engine = self.engine
         changed = [*engine.weights, *(engine.rests if engine.split else ()), *engine.velocities, *engine.squares]
@@ -240,15 +247,15 @@ class _Piece:
                 stream, side = torch.cuda.Stream(priority=-1), torch.cuda.Stream()
                 stream.wait_stream(main)
                 with torch.cuda.stream(stream):
-                    self.launch_all(lane, side)
+                    self.launch_all(updates, lane, side)
                 joined.append(stream)
             for stream in joined:
                 main.wait_stream(stream)
         torch._foreach_copy_(changed, before)
         return graph
 
-    def launch_all(self, lane: slice, side: torch.cuda.Stream | None = None) -> None:
-        for offset in range(self.updates):
+    def launch_all(self, updates: int, lane: slice, side: torch.cuda.Stream | None = None) -> None:
+        for offset in range(updates):
             self.launch(offset, lane, side)
 
     def launch(self, offset: int, lane: slice, side: torch.cuda.Stream | None = None) -> None:
