@@ -208,13 +208,21 @@ def test_joined_groups_are_the_groups():
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
 
 
-def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch):
+def log_mean(outputs, axis):
+    """Log of the mean probability, without the probabilities, which may be too small for any float."""
+    logs = outputs - np.logaddexp.reduce(outputs, -1, keepdims=True)
+    return np.logaddexp.reduce(logs, axis) - math.log(outputs.shape[axis])
+
+
+@pytest.mark.parametrize("times", [1, 1e5])  # the latter makes float32 probabilities of zero
+def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch, times):
     monkeypatch.setattr(tenviews, "AT_ONCE", 3)
     monkeypatch.setattr(tenviews, "TOP", 2)
     experiment, fleet = made(prepared)
+    fleet.weights[-1].mul_(times)
     found = tenviews.judge(fleet, prepared, "val", np.arange(7), Ranks(), 1)
     reader, pixels, net = shards.Reader(prepared.folder, "val"), np.zeros((SIZE, SIZE, 3), np.uint8), fleet.nets[0]
-    wrong = beyond = logs = 0
+    wrong = beyond = logs = least = 0
     with torch.no_grad():
         for case in range(7):
             reader.pixels(case, pixels)
@@ -223,11 +231,31 @@ def test_ten_views_are_averaged_and_the_best_five_counted(prepared, monkeypatch)
             ) * experiment.patches.scale
             views = [image[:, a : a + 32, b : b + 32] for a, b in ((4, 4), (0, 0), (0, 8), (8, 0), (8, 8))]
             views = torch.stack([*views, *(view.flip(-1) for view in views)])
-            mean, right = net.eval()(views).softmax(1).mean(0), int(reader.index[case, 3])
+            mean, right = log_mean(net.eval()(views).double().numpy(), 0), int(reader.index[case, 3])
             rank = int((mean > mean[right]).sum())
-            wrong, beyond, logs = wrong + (rank > 0), beyond + (rank > 1), logs + float(mean[right].log())
+            wrong, beyond, logs = wrong + (rank > 0), beyond + (rank > 1), logs + float(mean[right])
+            least = min(least, mean[right])
+    assert (times == 1) == (np.exp(least, dtype=np.float32) > 0)
     assert (found["errors"], found["top5_errors"]) == (wrong, beyond)
     assert found["log_probability"] == pytest.approx(logs / 7, rel=1e-5)
+
+
+def test_sampled_networks_that_are_sure_of_different_classes_are_combined_by_their_logs(prepared):
+    _, fleet = made(prepared)
+    net, counts, cases = fleet.nets[0], [1, 2, 3, 5], 14
+    fleet.weights[-1].mul_(1e6)
+    outputs = np.zeros((5, cases, 10, 3))
+    with torch.no_grad():
+        ((images, labels),) = tenviews._blocks(fleet, prepared, "train", np.arange(cases), 0)
+        views = tenviews._centred(net, fleet, images)
+        for sample in range(5):
+            for view in range(10):
+                with net.train().sampling(sample, 0):
+                    outputs[sample, :, view] = net(views[:, view]).double()
+    logs = log_mean(outputs, 2)
+    wrong = [int((logs[:count].sum(0).argmax(1) != labels.numpy()).sum()) for count in counts]
+    found = tenviews.sampled(fleet, prepared, "train", np.arange(cases), 0, counts)
+    assert found["geometric"] == wrong and (np.exp(logs, dtype=np.float32) == 0).any()
 
 
 @pytest.mark.parametrize("recipe", ["imagenet.h_backprop", "imagenet.h_dropout"])

@@ -195,7 +195,7 @@ def _examples(loop: Loop) -> dict[str, Any]:
             (pixels,) = (torch.from_numpy(found.copy()) for found in stream.batches([cases]))
             shown = [examples.jpeg(stream.reader.jpeg(int(case))) for case in cases]
         found = tenviews.averaged(fleet.nets[0].eval(), fleet, pixels.permute(0, 3, 1, 2))
-        return shown, found.double().cpu().numpy()
+        return shown, found.exp().cpu().numpy()
 
     (arm,), (seed,) = loop.experiment.arms, loop.experiment.seeds
     labels = np.array(shards.Reader(data.folder, data.judged).index[:, 3])

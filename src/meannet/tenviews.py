@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from meannet.core.mean import arithmetic_mean
 from meannet.data.stream import Stream
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import ConvNet
@@ -33,16 +34,16 @@ def judge(
         best = found.topk(min(TOP, found.shape[1]), dim=1).indices
         total[0] += (best[:, 0] != right).sum()
         total[1] += (best != right[:, None]).all(1).sum()
-        total[2] += found.gather(1, right[:, None]).double().log().sum()
+        total[2] += found.gather(1, right[:, None]).sum()
     ranks.total_(total)
     wrong, beyond, log_probability = total.tolist()
     return {"errors": int(wrong), "top5_errors": int(beyond), "log_probability": log_probability / len(cases)}
 
 
 def averaged(net: ConvNet, fleet: ConvFleet, images: Tensor, views: int = 10) -> Tensor:
-    """Probabilities, (cases, classes), averaged over ten views of each picture, or of its centre alone."""
+    """Log of the mean probability, float64 (cases, classes), over ten views of each picture, or of its centre alone."""
     seen = _centred(net, fleet, images)[:, :views].flatten(0, 1).contiguous(memory_format=torch.channels_last)
-    return net(seen).softmax(-1).unflatten(0, (len(images), -1)).mean(1)
+    return arithmetic_mean(net(seen).double().log_softmax(-1).unflatten(0, (len(images), -1)).transpose(0, 1))
 
 
 @torch.no_grad()
@@ -58,19 +59,19 @@ def sampled(
     mean_network, done = torch.zeros((), dtype=torch.int64, device=fleet.device), 0
     first = net.first_omitting()
     for images, right in _blocks(fleet, data, part, cases, workers):
-        below, mean = [], torch.zeros((), device=fleet.device)
+        below, whole = [], []
         net.eval()
         for view in _centred(net, fleet, images).unbind(1):
             found = net.activities(view.contiguous(memory_format=torch.channels_last))
-            mean = mean + found[-1].softmax(-1)
+            whole.append(found[-1].log_softmax(-1))
             below += [found[first]] if first is not None else []
-        mean_network += (mean.argmax(1) != right).sum()
+        mean_network += (arithmetic_mean(torch.stack(whole)).argmax(1) != right).sum()
         logs = probabilities = torch.zeros((), device=fleet.device)
         for sample in range(counts[-1]):
-            seen = [net.thinned(activity, sample, done).softmax(-1) for activity in below] or [mean]
-            own = torch.stack(seen).mean(0)
+            seen = [net.thinned(activity, sample, done).log_softmax(-1) for activity in below] or whole
+            own = arithmetic_mean(torch.stack(seen))
             # Neither renormalising nor dividing by the count moves the largest probability.
-            logs, probabilities = logs + own.log(), probabilities + own
+            logs, probabilities = logs + own, probabilities + own.exp()
             if sample + 1 in counts:
                 column = counts.index(sample + 1)
                 wrong[0, column] += (probabilities.argmax(1) != right).sum()
