@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import BernoulliRBM as Theirs
 from sklearn.pipeline import make_pipeline
 
-from meannet import DBM, DBN, BernoulliRBM, DropoutClassifier, DropoutRegressor, GaussianRBM
+from meannet import DBM, DBN, BernoulliRBM, DropoutClassifier, DropoutRegressor, GaussianRBM, checkpoint
 from meannet.checkpoint import CheckpointError
 
 SHORT = {"epochs": 5, "random_state": 0}
@@ -155,7 +155,34 @@ def test_a_classifier_starts_from_what_was_pretrained_and_keeps_a_frozen_stack(d
     net.save(tmp_path / "net")
     again = DropoutClassifier.load(tmp_path / "net")
     assert np.array_equal(again.predict_proba(X), net.predict_proba(X))
-    assert isinstance(again.pretrain, DBN) and again.pretrain.hidden == (30, 20)
+    assert again.pretrain.hidden == (30, 20)
+
+
+@pytest.mark.parametrize("kind", [DBN, GaussianRBM])
+def test_a_loaded_classifier_is_fitted_anew_on_the_frozen_stack_that_it_was_saved_with(kind, digits, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = pandas.DataFrame(digits[0] * 3).add_prefix("pixel"), digits[1]
+    stack = kind(20, momentum=[0.5, 0.9], random_state=np.random.RandomState(3), epochs=2).fit(X)
+    few = {"epochs": 2, "random_state": 0}
+    wanted = DropoutClassifier(pretrain=FrozenEstimator(stack), **few).fit(X[:50], y[:50])
+    DropoutClassifier(pretrain=FrozenEstimator(stack), **few).fit(X[50:99], y[50:99]).save(tmp_path / "net")
+    for _ in range(2):  # the second time from a file that a loaded one wrote
+        loaded = DropoutClassifier.load(tmp_path / "net")
+        assert np.array_equal(loaded.pretrain.transform(X), stack.transform(X))
+        loaded.save(tmp_path / "net")
+        assert np.array_equal(loaded.fit(X[:50], y[:50]).predict_proba(X), wanted.predict_proba(X))
+
+
+def test_a_classifier_whose_file_says_nothing_of_a_frozen_stack_is_loaded_with_one_to_fit(digits, tmp_path):
+    X, y = digits[0][:60], digits[1][:60]
+    net = DropoutClassifier(pretrain=FrozenEstimator(DBN((5,), **SHORT).fit(X)), epochs=1, random_state=0).fit(X, y)
+    net.save(tmp_path / "net")
+    tensors, facts = checkpoint.read(tmp_path / "net")
+    del facts["frozen"]  # as files were once
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("frozen.")}
+    checkpoint.save(tmp_path / "net", kept, facts, keep_previous=False)
+    again = DropoutClassifier.load(tmp_path / "net")
+    assert isinstance(again.pretrain, DBN) and np.array_equal(again.predict_proba(X), net.predict_proba(X))
 
 
 def test_a_regressor_may_be_pretrained_too(digits):

@@ -57,6 +57,11 @@ def save(estimator: Any, path: Path) -> None:
                 {"dtype": c.dtype.str, "values": [_plain(label) for label in c.tolist()]} for c in labels.classes
             ],
         }
+    if isinstance(estimator.pretrain, FrozenEstimator):
+        learned, facts["frozen"] = estimator.pretrain.estimator._learned()
+        tensors |= {
+            f"frozen.{name}": tensor.clone() for name, tensor in learned.items()
+        }  # its scaling is the nets' own
     checkpoint.save(path, tensors, facts, keep_previous=False)
 
 
@@ -67,6 +72,10 @@ def load(kind: type, path: Path) -> Any:
         what = facts.get("estimator", "no estimator")
         raise ValueError(f"{path} holds {what} in format {facts.get('format')}, not {kind.__name__} in format {FORMAT}")
     parameters = {name: _from_json(value) for name, value in facts["parameters"].items()}
+    if "frozen" in facts:
+        held = {name.removeprefix("frozen."): tensor for name, tensor in tensors.items() if name.startswith("frozen.")}
+        parameters["pretrain"]._learn_again(held, facts["frozen"])
+        parameters["pretrain"] = FrozenEstimator(parameters["pretrain"])
     estimator = kind(**parameters)
     for name, value in facts["attributes"].items():
         setattr(estimator, name, value)
@@ -127,7 +136,7 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 def _to_json(value: Any) -> Any:
     """Tuples and dictionaries, whose keys may be any labels, in a form that JSON has."""
-    if isinstance(value, BaseEstimator):  # what the nets were pretrained by, without what it learned, which they have
+    if isinstance(value, BaseEstimator):  # what the nets were pretrained by, without what it learned
         inner = value.estimator if isinstance(value, FrozenEstimator) else value
         return {"estimator": [type(inner).__name__, _to_json(inner.get_params())]}
     if isinstance(value, tuple):

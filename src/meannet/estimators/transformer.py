@@ -1,5 +1,6 @@
 """What the pretrained transformers share: checks, a fit through the package's own loop, features, samples, files."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -98,11 +99,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one checksummed safetensors file, without pickle."""
-        check_is_fitted(self)
-        tensors = self._stack.state() | {
-            "mean": torch.from_numpy(self._scaling.mean),
-            "scale": torch.from_numpy(self._scaling.scale),
-        }
+        tensors, learned = self._learned()
         parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         if self.random_state is not None:
             parameters["random_state"] = self._seed
@@ -111,13 +108,8 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             "meannet": __version__,
             "estimator": type(self).__name__,
             "parameters": parameters,
-            "kind": self._stack.settings.visible,
-            "cases": self._cases,
-            "seed": self._seed,
-            "history": self.history_,
-            "names": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
         }
-        checkpoint.save(Path(path), tensors, facts, keep_previous=False)
+        checkpoint.save(Path(path), tensors, facts | learned, keep_previous=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -128,16 +120,36 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"{path} holds {what}, not {cls.__name__} in format {FORMAT}")
         parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["parameters"].items()}
         made = cls(**parameters)
-        made._seed, made.history_, made.n_iter_ = facts["seed"], facts["history"], len(facts["history"])
-        made._scaling = Scaling(tensors["mean"].numpy(), tensors["scale"].numpy())
-        made.n_features_in_ = len(made._scaling.mean)
-        if facts["names"] is not None:
-            made.feature_names_in_ = np.array(facts["names"], dtype=object)
-        settings = made._settings(facts["kind"], facts["cases"])
-        kept = new_stack(settings, (made.n_features_in_, *made._hidden()), 1, [made._seed])
-        kept.restore(tensors, len(kept.stages), 0)
-        made._keep(kept)
+        made._learn_again(tensors, facts)
         return made
+
+    def _learned(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """What the fit found, as tensors and JSON."""
+        check_is_fitted(self)
+        tensors = self._stack.state() | {
+            "mean": torch.from_numpy(self._scaling.mean),
+            "scale": torch.from_numpy(self._scaling.scale),
+        }
+        return tensors, {
+            "kind": self._stack.settings.visible,
+            "cases": self._cases,
+            "seed": self._seed,
+            "history": self.history_,
+            "names": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
+        }
+
+    def _learn_again(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        """Become fitted with what `_learned` gave."""
+        self._seed, self.history_, self.n_iter_ = facts["seed"], facts["history"], len(facts["history"])
+        self._scaling = Scaling(tensors["mean"].numpy(), tensors["scale"].numpy())
+        self.n_features_in_ = len(self._scaling.mean)
+        if facts["names"] is not None:
+            self.feature_names_in_ = np.array(facts["names"], dtype=object)
+        kept = new_stack(
+            self._settings(facts["kind"], facts["cases"]), (self.n_features_in_, *self._hidden()), 1, [self._seed]
+        )
+        kept.restore(tensors, len(kept.stages), 0)
+        self._keep(kept)
 
     @property
     def _n_features_out(self) -> int:

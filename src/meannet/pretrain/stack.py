@@ -5,7 +5,7 @@ training of its two layers in between. A stage's inputs are made from the cases 
 below, so that nothing but parameters is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +91,7 @@ class Stack:
         parts |= {"softmax": self.softmax} if self.softmax else {}
         return {f"{part}.{name}": tensor for part, held in parts.items() for name, tensor in held.state().items()}
 
-    def restore(self, tensors: dict[str, Tensor], stage: int, epoch: int) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], stage: int, epoch: int) -> None:
         """Become what a stack with this state was."""
         self.stage, self.epoch = stage, epoch
         stages = self.stages
