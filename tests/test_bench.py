@@ -134,6 +134,19 @@ def test_a_participant_that_dies_is_named_with_its_last_words(tmp_path, monkeypa
     assert one.process.returncode is not None
 
 
+def test_a_participant_that_dies_while_it_waits_is_left_out_and_the_others_go_on(tmp_path):
+    toy = Settings(sizes=(784, 8, 10), batch=10, updates=2)
+    cases, _ = work.cases(20)
+    work.write(tmp_path, cases, {"rectified": work.begun(toy, cases, updates=1)})
+    plans = {"meannet": [replace(toy, path="plain")] * 2, "torch-eager": [toy]}
+    with participants.taking_part(plans, tmp_path) as (one, other):
+        one.process.kill()
+        one.process.wait()
+        assert one.timed(0) is None and one.timed(1) is None
+        assert one.failed == dict.fromkeys((0, 1), "its process ended with -9")
+        assert other.timed()["seconds"] > 0
+
+
 def test_a_fleets_updates_are_counted_net_by_net_and_the_spread_is_between_quartiles():
     class Someone:
         who, threads, failed = "meannet", 2, {}

@@ -360,6 +360,21 @@ def test_a_reader_that_leaves_early_is_not_an_error_worth_a_word():
     assert done.stderr == "" and done.stdout.startswith("{\nrecipe")
 
 
+def test_a_pipe_that_breaks_elsewhere_is_an_error_that_is_named(monkeypatch, capfd):
+    def write_to_nobody(_):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            os.write(writer, b"?")
+        finally:
+            os.close(writer)
+
+    monkeypatch.setattr("meannet.bench.tell.bench_and_tell", write_to_nobody)
+    assert main(["bench"]) == 1
+    print("standard output is still there")
+    assert capfd.readouterr() == ("standard output is still there\n", "meannet: [Errno 32] Broken pipe\n")
+
+
 def test_a_run_goes_on_when_its_reader_leaves(done, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as many as the run beside which it is set; result.json tells
     experiment = done / "run" / "experiment.json"

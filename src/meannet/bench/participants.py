@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,9 @@ class Participant:
         if row in self.failed:
             return None
         assert self.process.stdin
-        self.process.stdin.write(f"{row}\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # one that has died gives no answer
+            self.process.stdin.write(f"{row}\n")
+            self.process.stdin.flush()
         answer = self._reply()
         if answer and not math.isfinite(answer["loss"]):
             self.failed[row] = "its loss is not finite"
@@ -88,7 +89,8 @@ class Participant:
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe
-            pipe.close()
+            with suppress(BrokenPipeError):  # what it was asked and did not read
+                pipe.close()
 
 
 @contextmanager
