@@ -1,6 +1,7 @@
 """States: exact, checksummed, written whole or not at all; a run stopped or killed ends as the unbroken one."""
 
 import errno
+import gzip
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from toys import every_update_asks, finish, no_file_above, outcome, small, start
 
 from meannet import checkpoint, config, data
 from meannet import experiment as experiments
+from meannet.atomic import written_atomically
 from meannet.checkpoint import CheckpointError
 from meannet.cli import main
 from meannet.config import Arm, Experiment
@@ -159,6 +161,13 @@ def test_a_failed_save_leaves_the_old_state_and_no_other_file(tmp_path, monkeypa
             checkpoint.save(path, TENSORS, {"epoch": 2})
     assert caught.value.filename == str(path)
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("error", [gzip.BadGzipFile("not a gzipped file"), OSError(errno.EIO, "Input/output error")])
+def test_what_goes_wrong_while_content_is_made_is_not_laid_on_the_file_it_was_for(tmp_path, error):
+    with pytest.raises(OSError) as caught, written_atomically(tmp_path / "file"):
+        raise error
+    assert caught.value is error and caught.value.filename is None and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("updates", [0, 1, 3, 4, 11, 17, 18, 19, 25, 35])

@@ -1,11 +1,12 @@
 """Files that are there whole or not at all, whatever happens while they are written."""
 
+import io
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) -> None:
@@ -18,25 +19,46 @@ def write_atomically(path: Path, content: bytes, *, keep: Path | None = None) ->
 def written_atomically(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write into, which is at `path` once the block has ended well, and not at all after an error.
 
-    Temporary file beside `path`, fsync, rename, fsync of the folder.
+    Temporary file beside `path`, fsync, rename, fsync of the folder. Errors of these name `path`; those of the block
+    are as they were.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with io.BufferedWriter(_File(temporary, path)) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            path.replace(keep)
-        temporary.replace(path)
+            with _naming(path):
+                os.fsync(file.fileno())
+        with _naming(path):
+            if keep is not None and path.exists():
+                path.replace(keep)
+            temporary.replace(path)
         sync_folder(path.parent)
-    except OSError as error:  # which, from a write, names no file
-        if error.filename is not None and str(error.filename) != str(temporary):
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+class _File(io.FileIO):
+    """The temporary file, whose errors name the one that it is to be."""
+
+    def __init__(self, temporary: Path, path: Path):
+        self._path = path
+        with _naming(path):
+            super().__init__(temporary, "w")
+
+    def write(self, content: Any, /) -> int:
+        with _naming(self._path):
+            return super().write(content)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An error in the block, which may name no file or a temporary one, names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(path: Path) -> None:

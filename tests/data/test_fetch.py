@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from meannet import config, data
+from meannet import atomic, config, data
 from meannet.data import DataError, mnist
 from meannet.data import fetch as fetching
 from meannet.data.fetch import Unavailable, fetch
@@ -175,7 +175,7 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(toy, mirror, mo
     def fail(*_):
         raise fault
 
-    class Full(io.FileIO):
+    class Full(atomic._File):
         def write(self, content):
             super().write(bytes(content)[:3])
             raise fault
@@ -185,7 +185,7 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_half_written(toy, mirror, mo
     elif failing == "replace":
         monkeypatch.setattr(Path, "replace", fail)
     else:
-        monkeypatch.setattr(Path, "open", lambda path, mode="r": Full(path, mode.replace("b", "")))
+        monkeypatch.setattr(atomic, "_File", Full)
     with pytest.raises((DataError, KeyboardInterrupt)) as caught:
         fetch("mnist", say=str)
     assert mnist.where().is_dir() and not list(mnist.where().iterdir())
