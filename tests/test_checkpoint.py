@@ -178,6 +178,29 @@ def test_a_run_stopped_after_any_update_ends_as_the_unbroken_one(toy, unbroken, 
     assert outcome(folder) == outcome(unbroken)
 
 
+@pytest.mark.parametrize("updates", [4, 10])
+def test_a_stopped_run_forgets_nothing_that_tells_a_collapse_from_chance(tmp_path, monkeypatch, updates):
+    toy = small("digits", epochs=9, samples=0)
+    toy = replace(toy, arms=(*toy.arms, Arm(name="silent", initial_bias=-100.0)))
+    whole = experiments.run(toy, tmp_path / "once")
+    assert [net["epoch"] for net in whole["arms"][-1]["stopped"]] == [1, 1]
+    monkeypatch.setattr("meannet.train.ENOUGH", 4 * whole["data"]["n_train"])  # as if there were few cases
+    whole = experiments.run(toy, tmp_path / "whole")
+    assert [net["epoch"] for net in whole["arms"][-1]["stopped"]] == [4, 4]
+    folder = stopped_after(toy, tmp_path / "run", updates)
+    experiments.resume(folder)
+    assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def test_a_state_that_says_nothing_of_what_was_not_judged_is_gone_on_with(tmp_path, monkeypatch):
+    monkeypatch.setattr("meannet.train.ENOUGH", 10**6)
+    folder = stopped_after(small("digits", epochs=6, samples=0), tmp_path / "run", 10)
+    tensors, facts = checkpoint.read(folder / "state.safetensors")
+    del facts["unjudged"]  # as states were once
+    checkpoint.save(folder / "state.safetensors", tensors, facts)
+    assert experiments.resume(folder)["epochs"] == 6
+
+
 def test_a_run_stopped_again_and_again_ends_as_the_unbroken_one(toy, unbroken, tmp_path):
     folder = stopped_after(toy, tmp_path / "run", 2)
     for updates in itertools.cycle((1, 4, 7)):

@@ -243,6 +243,22 @@ def test_with_few_cases_a_layer_that_is_silent_for_an_epoch_by_chance_is_no_coll
     assert faults[-1] == (10, 1)  # after 30 presentations
 
 
+@pytest.mark.parametrize("start", [1, 4, 9, 11])
+def test_with_few_cases_too_a_collapse_is_found_in_the_epoch_in_which_it_is_without_a_stop(start):
+    def one_silent():
+        fleet = make(seeds=(0, 1), rates=(0.0, 0.5), sizes=(12, 2, 4), bias=1.0)
+        fleet.biases[0][1].fill_(-100)
+        return fleet
+
+    optim, whole, halves = replace(OPTIM, epochs=25, lr=1e-6), one_silent(), one_silent()
+    records = list(training(whole, optim, count=3))
+    first = list(training(halves, replace(optim, epochs=start), count=3))
+    stopped = [fault.net for record in first for fault in record.faults]
+    second = training(halves, optim, count=3, start=start, stopped=stopped, unjudged=first[-1].unjudged)
+    assert [*first, *second] == records and same(whole.state(), halves.state())
+    assert [(fault.epoch, fault.net) for record in records for fault in record.faults] == [(10, 1)]
+
+
 def test_where_no_input_varies_first_weights_without_gradient_are_no_collapse():
     for still in (False, True):
         fleet = make(seeds=(0,), rates=(0.0, 0.0), sizes=(12, 9, 4), bias=0.5)

@@ -20,7 +20,7 @@ from meannet.outcome import net_name
 from meannet.pretrain.stack import Done, Stack
 from meannet.pretrain.unrolled import install_, seen
 from meannet.runlog import RunFolder, check_free
-from meannet.train import Engine, Epoch, Fault, train
+from meannet.train import Engine, Epoch, Fault, Unjudged, train
 
 SAVE_MINUTES = 1.0
 
@@ -251,6 +251,7 @@ def _train_one(
     each = [arm for arm, _ in experiment.pairs()]
     facts = restore(fleet, experiment, folder, hidden, dataset)
     faults = [Fault(**fault) for fault in facts["faults"]]
+    unjudged = Unjudged(**facts["unjudged"]) if "unjudged" in facts else None
     if facts["epoch"]:
         options.say(f"{name} goes on from epoch {facts['epoch']} of {experiment.optim.epochs}")
     cases, held = apart(dataset.train, experiment.adapt) if experiment.adapt else (dataset.train, None)
@@ -280,6 +281,8 @@ def _train_one(
             "faults": [vars(fault) for fault in faults],
             **checkpoint.decided_by(experiment, experiment.digest(), dataset),
         }
+        if unjudged:
+            facts["unjudged"] = vars(unjudged)
         tensors = fleet.state()
         if isinstance(fleet, ConvFleet):  # a net is of no use without it
             tensors["mean"] = torch.as_tensor(fleet.mean)
@@ -294,9 +297,10 @@ def _train_one(
         [experiment.lr(arm) for arm in each],
         start=done,
         stopped=[fault.net for fault in faults],
+        unjudged=unjudged,
         stop=options.stop,
     ):
-        done = epoch.epoch
+        done, unjudged = epoch.epoch, epoch.unjudged
         faults += epoch.faults
         for fault in epoch.faults:
             options.say(outcome.describe_fault(experiment, name, fault))

@@ -48,6 +48,15 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Unjudged:
+    """What nets did in the last epochs, which had too few cases to tell a collapse from chance."""
+
+    seen: int  # presentations of cases
+    active: list[list[bool]]  # as in Tally
+    moved: list[bool]
+
+
+@dataclass(frozen=True)
 class Epoch:
     """One epoch of a fleet: figures of the thinned networks, per net, as the paper plots them."""
 
@@ -57,6 +66,7 @@ class Epoch:
     lr: list[float]
     momentum: float
     faults: list[Fault] = field(default_factory=list)
+    unjudged: Unjudged | None = None  # with which training that goes on after this epoch must begin
 
 
 class Rows(Protocol):
@@ -145,6 +155,7 @@ def train(
     start: int = 0,
     origin: int = 0,
     stopped: Sequence[int] = (),
+    unjudged: Unjudged | None = None,
     stop: Callable[[], bool] = lambda: False,
     still: bool = False,
 ) -> Iterator[Epoch]:
@@ -153,13 +164,13 @@ def train(
     The schedules begin at epoch `origin`: where nets that were trained before are trained anew, it is their `start`.
     A net whose loss is not finite, or that has collapsed, goes back to its state before that epoch and stays there,
     while the others go on. When `stop` says so in the middle of an epoch, every net goes back to the end of the last
-    whole one, and the generator ends; so it is when an exception, such as KeyboardInterrupt, ends the epoch. With
+    whole one, and the generator ends; so it is when an exception, such as KeyboardInterrupt, ends the epoch. What goes
+    on after some epoch takes that epoch's `unjudged`, so that a collapse is found when it is without a stop. With
     `still` no input ever varies: that first hidden weights have no gradient is then no collapse.
     """
     state = list(fleet.state().values())
     good = [tensor.clone() for tensor in state]
     out = set(stopped)
-    seen, before = 0, None
     for epoch in range(start, optim.epochs):
         if len(out) == len(fleet.seeds):
             return
@@ -175,13 +186,14 @@ def train(
         if tally is None:
             torch._foreach_copy_(state, good)
             return
-        seen += cases
-        if before:  # one or two cases leave a layer silent by chance
-            tally.active |= before.active
-            tally.moved |= before.moved
+        seen = cases
+        if unjudged:  # one or two cases leave a layer silent by chance
+            seen += unjudged.seen
+            tally.active |= torch.tensor(unjudged.active, dtype=torch.bool, device=fleet.device)
+            tally.moved |= torch.tensor(unjudged.moved, device=fleet.device)
         tally.moved |= still
         found = find_faults(fleet, tally, epoch + 1, rates, collapsed=seen >= ENOUGH)
-        seen, before = (0, None) if seen >= ENOUGH else (seen, tally)
+        unjudged = None if seen >= ENOUGH else Unjudged(seen, tally.active.tolist(), tally.moved.tolist())
         faults = [fault for fault in found if fault.net not in out]
         out |= {fault.net for fault in faults}
         for net in out:
@@ -195,6 +207,7 @@ def train(
             lr=rates,
             momentum=momentum,
             faults=faults,
+            unjudged=unjudged,
         )
 
 
