@@ -280,6 +280,13 @@ def test_a_run_leaves_a_whole_folder(recipe, tmp_path, capsys):
     assert again == json.loads(json.dumps(result))
 
 
+def test_pictures_are_decoded_by_no_more_workers_than_the_control_group_has_processors(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(5)), raising=False)
+    monkeypatch.setattr("meannet.cores.quota", lambda: 2.5)
+    experiments.run(photographs.toy(epochs=1), tmp_path / "run")
+    assert RunFolder(tmp_path / "run").began_with("workers") == 2
+
+
 @pytest.mark.parametrize("after", [2, 5, 8])
 def test_a_run_that_was_stopped_within_an_epoch_and_resumed_is_the_unbroken_one(after, tmp_path):
     whole = photographs.toy()

@@ -16,9 +16,9 @@ import torch
 from meannet import checkpoint, device, examples, fast, imagefleets, outcome, patches, tenviews
 from meannet.checkpoint import check_unchanged
 from meannet.config import Experiment
+from meannet.cores import cores
 from meannet.data import shards
 from meannet.data.stream import Stream
-from meannet.data.team import cores
 from meannet.evaluate import sample_counts
 from meannet.fleets import of_finished
 from meannet.passes import Loop, search_rate, train

@@ -8,7 +8,7 @@ import torch
 from meannet import fast
 from meannet.core.dropout import kept
 from meannet.fast import build, cpu
-from meannet.fast.cpu import SETS, Skipping, library, quota, threads
+from meannet.fast.cpu import SETS, Skipping, library, threads
 from meannet.nn.dense import Fleet, initial_fleet
 from meannet.train import Plain
 
@@ -210,29 +210,6 @@ def test_threads_follow_the_environment(monkeypatch):
     threads.cache_clear()
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert threads() >= 1
-    threads.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("files", "cpus"),
-    [
-        ({"cpu.max": "150000 100000"}, 1.5),
-        ({"cpu.max": "max 100000"}, math.inf),
-        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4.0),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
-        ({}, math.inf),
-    ],
-)
-def test_a_control_group_of_either_version_limits_the_threads(files, cpus, tmp_path, monkeypatch):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert quota(tmp_path) == cpus
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
-    monkeypatch.setattr("meannet.fast.cpu.quota", lambda: cpus)
-    threads.cache_clear()
-    assert threads() == min(3, int(min(cpus, 99)))
     threads.cache_clear()
 
 

@@ -15,9 +15,9 @@ import torch
 
 from meannet import device
 from meannet.bench.images import median_spread
+from meannet.cores import cores
 from meannet.data import imagenet, pictures, shards
 from meannet.data.stream import Stream
-from meannet.data.team import cores
 
 ROWS, COLUMNS = 375, 500  # of a usual picture of ILSVRC
 PICTURES, BATCH, REPEATS = 240, 128, 5

@@ -20,7 +20,7 @@ from meannet import device, ranks
 from meannet.bench.imagenet import Size, synthetic_fleet
 from meannet.bench.images import median_spread, timed
 from meannet.config import Patches
-from meannet.data.team import cores
+from meannet.cores import cores
 from meannet.nn.convnets import patch_net
 from meannet.patches import Plain
 from meannet.ranks import Ranks

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from meannet.atomic import write_atomically
+from meannet.cores import cores
 from meannet.data import Checked, DataError, Dataset, Status, folder, ilsvrc, pictures, shards
-from meannet.data.team import Team, cores
+from meannet.data.team import Team
 
 NAME = "imagenet"
 FILES = ()

@@ -133,8 +133,3 @@ def _answered(answer: Answer, job: dict[str, Any]) -> dict[str, Any]:
         return {"wrong": str(error)}
     except Exception:
         return {"wrong": f"a worker process failed: {traceback.format_exc(limit=-3)}"}
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,6 @@
 """Dropout backpropagation on a CPU through the compiled kernel (update.cpp), which skips products with exact zeros."""
 
 import ctypes
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -13,6 +12,7 @@ from torch import Tensor
 from meannet.core import philox
 from meannet.core.dropout import thresholds
 from meannet.core.metrics import OUTPUTS
+from meannet.cores import cores
 from meannet.fast.build import LIBRARY
 from meannet.nn.dense import Fleet
 from meannet.nn.own import OwnInputs
@@ -67,24 +67,9 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def threads() -> int:
-    """As many as this process may use: its affinity, its control group's quota, and OMP_NUM_THREADS where set."""
+    """As many as OMP_NUM_THREADS says or, where it is not set, as this process may use."""
     named = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    if named.isdecimal() and int(named) > 0:
-        return int(named)
-    free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(min(free, max(1.0, quota())))
-
-
-def quota(groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """How many CPUs' time the control group may use, of either version; infinite where it has no limit."""
-    try:
-        if (groups / "cpu.max").is_file():
-            most, period = (groups / "cpu.max").read_text().split()
-        else:
-            most, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-    except OSError:
-        return math.inf
-    return math.inf if most in ("max", "-1") else int(most) / int(period)
+    return int(named) if named.isdecimal() and int(named) > 0 else cores()
 
 
 class Skipping:
