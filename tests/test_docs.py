@@ -1,5 +1,6 @@
 """The pages say what is so: their code runs, their commands parse, their files, recipes, claims and links exist."""
 
+import ast
 import re
 import runpy
 import shlex
@@ -105,6 +106,23 @@ def test_the_tree_lists_what_exists_and_every_file_of_the_package():
     assert [path for path in listed if not (PROJECT / path).exists()] == []
     package = [path for path in (PROJECT / "src" / "meannet").rglob("*") if path.suffix in (".py", ".html", ".typed")]
     assert {path.relative_to(PROJECT).as_posix() for path in package} - set(listed) == set()
+
+
+def test_imports_point_the_way_that_the_page_says_within_functions_too():
+    page = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    chain = re.search(r"Imports point one way: (.*?)\.", page, re.DOTALL)
+    assert chain
+    rank = {name: k for k, part in enumerate(chain[1].split("←")) for name in re.findall(r"`(\w+)`", part)}
+    wrong = []
+    for path in (PROJECT / "src" / "meannet").rglob("*.py"):
+        own = path.relative_to(PROJECT / "src" / "meannet").with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if own in rank else ():
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("meannet"):
+                names = (
+                    [alias.name for alias in node.names] if node.module == "meannet" else [node.module.split(".")[1]]
+                )
+                wrong += [(own, name) for name in names if rank.get(name, -1) > rank[own]]
+    assert len(rank) > 12 and wrong == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

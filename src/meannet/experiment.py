@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +16,14 @@ from meannet.fleets import load_fleet, make_fleet, restore
 from meannet.lots import Lot, lots
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.dense import Fleet
+from meannet.options import Interrupted, Options, Progress
 from meannet.outcome import net_name
-from meannet.pretrain.stack import Done, Stack
+from meannet.pretrain.stack import Stack
 from meannet.pretrain.unrolled import install_, seen
 from meannet.runlog import RunFolder, check_free
-from meannet.train import Engine, Epoch, Fault, Unjudged, train
+from meannet.train import Engine, Fault, Unjudged, train
 
 SAVE_MINUTES = 1.0
-
-
-class Interrupted(Exception):
-    """The run was asked to stop and has saved; it can be resumed."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Told to the caller after every epoch."""
-
-    net: str  # and, while it is pretrained, which stage of that
-    epoch: Epoch | Done
-    epochs: int
-    test_error: dict[str, float]  # mean over seeds, by arm; empty where not recorded
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to run, as far as it does not decide the numbers of the plain path."""
-
-    device: str = "auto"
-    path: str = "auto"
-    precision: str = "auto"  # of products, where the path has a choice
-    pretrain_path: str = ""  # by which pretraining's precision is decided, where a run goes on; empty: `path`
-    save_minutes: float = 0.0  # 0: as the run began; a new one saves every minute
-    save_epochs: int | None = None  # None: as the run began; a new one has no such rule
-    workers: int | None = None  # processes that decode pictures in shards; as many as there are cores
-    command: str = ""
-    say: Callable[[str], None] = lambda line: None
-    progress: Callable[[Progress], None] = lambda progress: None
-    stop: Callable[[], bool] = lambda: False
 
 
 def run(experiment: Experiment, folder: str | Path, options: Options = Options()) -> dict[str, Any]:
@@ -196,7 +165,7 @@ def _run(
             "digest": dataset.digest,
             **dataset.facts,
         }
-        result = outcome.document(experiment, arms, facts, engine, where, seconds())
+        result = outcome.document(experiment, arms, facts, engine.precision, engine.name, where, seconds())
         if all("phone_error_rate" in arm["metrics"] for arm in arms):
             result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:

@@ -14,7 +14,7 @@ from meannet.config import PHONES, Experiment, to_json
 from meannet.data import Dataset
 from meannet.nn.dense import Fleet
 from meannet.runlog import RunFolder
-from meannet.train import Engine, Epoch, Fault, Rows
+from meannet.train import Epoch, Fault, Rows
 
 Record = dict[str, Any]
 CURVE_POINTS = 100
@@ -141,7 +141,8 @@ def document(
     experiment: Experiment,
     arms: list[dict[str, Any]],
     data: dict[str, Any],
-    engine: Engine,
+    precision: str,
+    path: str,
     where: torch.device,
     seconds: float,
     **more: Any,
@@ -159,8 +160,8 @@ def document(
         "epochs": experiment.optim.epochs,
         **more,
         "device": device.describe(where),
-        "precision": engine.precision,
-        "path": engine.name,
+        "precision": precision,
+        "path": path,
         "seconds": round(seconds, 1),
         "peak_mib": device.peak_memory(where),
         "commit": device.commit(),

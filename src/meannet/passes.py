@@ -16,9 +16,10 @@ from meannet.config import Experiment
 from meannet.core import schedule
 from meannet.core.sgd import step_size
 from meannet.data.stream import Stream
-from meannet.fast.patches import pinned
+from meannet.fast.patches import Fast, pinned
 from meannet.nn.convfleet import ConvFleet
 from meannet.nn.convnets import NoRateError, largest_rate
+from meannet.options import Options, Progress
 from meannet.patches import Prepared
 from meannet.ranks import Ranks
 from meannet.runlog import RunFolder
@@ -38,9 +39,9 @@ class Loop:
     folder: RunFolder
     data: Prepared
     fleet: ConvFleet
-    engine: Any
+    engine: patches.Plain | Fast
     ranks: Ranks
-    options: Any
+    options: Options
     name: str
     workers: int
     seconds: Callable[[], float]
@@ -194,8 +195,6 @@ def _asked(loop: Loop, rate: float, *, epoch_ended: bool = False) -> bool:
 
 def _record(loop: Loop, tally: Tally, rate: float, momentum: float, rounds: float) -> dict[str, Any] | None:
     """Test the net where its record is due, and tell how far it is."""
-    from meannet.experiment import Progress
-
     experiment, data = loop.experiment, loop.data
     epoch = Epoch(
         epoch=loop.epoch,

@@ -21,13 +21,14 @@ from meannet.data import shards
 from meannet.data.stream import Stream
 from meannet.evaluate import sample_counts
 from meannet.fleets import of_finished
+from meannet.options import Interrupted, Options
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
 from meannet.ranks import Ranks, joined, named
 from meannet.runlog import RunFolder, check_free
 
 
-def start(experiment: Experiment | None, path: Path, options: Any) -> dict[str, Any]:
+def start(experiment: Experiment | None, path: Path, options: Options) -> dict[str, Any]:
     """A run on pictures in shards, by all ranks; without an experiment one is resumed, as it is after a restart."""
     where, one, wanted = device.choose(options.device), named(), _of(experiment, path)
     # Before ranks wait for each other: what is refused here every one of them refuses, and none is left alone.
@@ -67,11 +68,9 @@ def _check_same(experiment: Experiment, folder: RunFolder) -> None:
 
 
 def run(
-    experiment: Experiment, folder: RunFolder, data: Prepared, where: torch.device, options: Any, ranks: Ranks
+    experiment: Experiment, folder: RunFolder, data: Prepared, where: torch.device, options: Options, ranks: Ranks
 ) -> dict[str, Any]:
     """Train, or go on training, to the last epoch; the first rank writes what the run leaves."""
-    from meannet.experiment import Interrupted
-
     before = 0.0
     name = net_name(experiment, data)
     path = folder.state(experiment.net.hidden[0], 1)
@@ -183,7 +182,8 @@ def _result(loop: Loop, judged: dict[str, Any], where: torch.device) -> dict[str
         "digest": data.digest,
     }
     also = {"lr": loop.lr, "ranks": loop.ranks.world}
-    return outcome.document(experiment, [found], facts, loop.engine, where, loop.seconds(), **also)
+    engine = loop.engine
+    return outcome.document(experiment, [found], facts, engine.precision, engine.name, where, loop.seconds(), **also)
 
 
 def _examples(loop: Loop) -> dict[str, Any]:
