@@ -268,7 +268,7 @@ def test_running_out_of_memory_names_what_was_asked_what_there_is_and_what_to_lo
         ),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 20.00 GiB"),
     ):
-        with pytest.raises(RuntimeError) as caught, device.naming_memory(torch.device("cpu"), "64-8-10, 20 nets"):
+        with pytest.raises(device.OutOfMemory) as caught, device.naming_memory(torch.device("cpu"), "64-8-10, 20 nets"):
             raise error
         message = str(caught.value)
         assert all(

@@ -21,6 +21,7 @@ from meannet import cli, data, recipes
 from meannet import experiment as experiments
 from meannet.cli import main
 from meannet.config import Claim, Experiment, from_json
+from meannet.device import OutOfMemory
 from meannet.sweep import plan as plans
 from meannet.sweep import tell
 from meannet.sweep.plan import Draw, Plan, as_set, planned, swept_arm
@@ -324,17 +325,20 @@ def test_a_sweep_without_a_net_that_trained_ends_with_3(capsys):
     assert "test set" not in capsys.readouterr().out
 
 
-def test_a_trial_that_does_not_fit_into_memory_is_a_failed_one(monkeypatch):
+def test_a_trial_that_does_not_fit_into_memory_is_a_failed_one_and_other_errors_end_the_sweep(monkeypatch):
     run = experiments.run
 
     def ran(experiment, folder, options):
         if Path(folder).name == "trial-0001":
-            raise RuntimeError("out of memory: it does not fit")
+            raise error
         return run(experiment, folder, options)
 
     monkeypatch.setattr(experiments, "run", ran)
+    error = OutOfMemory("it does not fit")
     document = sweep(TOY, "--trials", 3)
-    assert [trial["why"] for trial in document["trials"]] == ["", "out of memory: it does not fit", ""]
+    assert [trial["why"] for trial in document["trials"]] == ["", "it does not fit", ""]
+    error = RuntimeError("out of memory: a peer says so")
+    assert main(["sweep", "toy.json", "--trials", "3", "--out", "other"]) == 1
 
 
 @pytest.mark.parametrize(

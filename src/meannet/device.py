@@ -35,6 +35,10 @@ def describe(device: torch.device) -> str:
     return f"{names[0] if names else platform.processor() or platform.machine()}, {threads} thread{'s' * (threads > 1)}"
 
 
+class OutOfMemory(RuntimeError):
+    """What was asked for does not fit into the device's memory."""
+
+
 @contextmanager
 def naming_memory(device: torch.device, what: str) -> Iterator[None]:
     """Where memory runs out, say what was asked for, what there is, and which settings to lower."""
@@ -45,7 +49,7 @@ def naming_memory(device: torch.device, what: str) -> Iterator[None]:
         if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "can't allocate" not in str(error):
             raise
         more = f" ({asked[1]} more were asked for)" if asked else ""
-        raise RuntimeError(
+        raise OutOfMemory(
             f"out of memory: {what} do not fit into the {memory(device) / 2**30:.0f} GiB of this {device.type}{more}; "
             "lower --seeds, net.hidden or optim.batch"
         ) from None

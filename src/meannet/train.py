@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import torch
@@ -36,13 +37,21 @@ class Tally:
         )
 
 
+class Why(StrEnum):
+    """What goes wrong with nets, in the words that files keep."""
+
+    DIVERGED = "diverged: its loss or weights are not finite"
+    SILENT = "collapsed: the layer gave zero for every case"
+    STILL = "collapsed: every hidden weight's gradient was zero"
+
+
 @dataclass(frozen=True)
 class Fault:
     """Why a net was stopped; it keeps the state it had before that epoch."""
 
     net: int
     epoch: int
-    why: str
+    why: Why
     layer: int | None
     lr: float
 
@@ -221,14 +230,14 @@ def find_faults(fleet: Fleet, tally: Tally, epoch: int, lr: Sequence[float], *, 
     for net in range(len(fleet.seeds)):
         if not (finite_loss[net] and all(finite[net])):
             layer = finite[net].index(False) + 1 if not all(finite[net]) else None
-            found.append(Fault(net, epoch, "diverged: its loss or weights are not finite", layer, lr[net]))
+            found.append(Fault(net, epoch, Why.DIVERGED, layer, lr[net]))
         elif not collapsed:
             continue
         elif fleet.units == "rectified" and not all(active[net]):
             layer = active[net].index(False) + 1
-            found.append(Fault(net, epoch, "collapsed: the layer gave zero for every case", layer, lr[net]))
+            found.append(Fault(net, epoch, Why.SILENT, layer, lr[net]))
         elif active[net] and not moved[net]:
-            found.append(Fault(net, epoch, "collapsed: every hidden weight's gradient was zero", None, lr[net]))
+            found.append(Fault(net, epoch, Why.STILL, None, lr[net]))
     return found
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import MinMaxScaler
 from meannet import DropoutClassifier, DropoutRegressor
 from meannet.estimators import cases, fitting
 from meannet.fast.cpu import Skipping
-from meannet.train import Fault, Plain
+from meannet.train import Fault, Plain, Why
 
 X, Y = table()
 LABELS = np.stack((X[:, 0] > X[:, 0].mean(), X[:, 1] > X[:, 1].mean()), 1).astype(np.int64)
@@ -278,7 +278,7 @@ def test_a_net_that_diverges_is_an_error_that_names_the_remedy():
 
 def test_a_failed_net_of_several_is_left_out_with_a_warning(monkeypatch):
     def follow(self, epochs, *more):
-        return [*whole(self, epochs, *more), Fault(1, 2, "collapsed: the layer gave zero for every case", 1, 0.1)]
+        return [*whole(self, epochs, *more), Fault(1, 2, Why.SILENT, 1, 0.1)]
 
     whole = fitting.DropoutNet._follow
     three = classifier(n_nets=3).fit(X, Y)

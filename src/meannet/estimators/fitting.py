@@ -31,7 +31,7 @@ from meannet.estimators.progress import Line
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 from meannet.pretrain.unrolled import install_
-from meannet.train import Epoch, Fault, train
+from meannet.train import Epoch, Fault, Why, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
 CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
@@ -219,7 +219,7 @@ class DropoutNet(Parameters):
                 faults += [
                     fault
                     for fault in epoch.faults
-                    if "gradient" not in fault.why or not epoch.train_loss[fault.net] < LEARNED
+                    if fault.why != Why.STILL or not epoch.train_loss[fault.net] < LEARNED
                 ]
                 gone = {fault.net for fault in faults}
                 record = _record(epoch, [n for n in range(len(fleet.seeds)) if n not in gone], fleet.output)
@@ -269,7 +269,7 @@ class DropoutNet(Parameters):
         where = "" if first.layer is None else f" (layer {first.layer})"
         remedy = (
             f"lower lr (it is {lr:g})"
-            if "diverged" in first.why
+            if first.why == Why.DIVERGED
             else f"lower lr (it is {lr:g}) or dropout_hidden (it is {self.dropout_hidden:g}), or use more units"
         )
         if not self.standardize:

@@ -133,9 +133,7 @@ def attempt(experiment: Experiment, run: Path, options: Options) -> dict[str, An
     try:
         begun = (run / "experiment.json").exists()
         result = experiments.resume(run, options) if begun else experiments.run(experiment, run, options)
-    except RuntimeError as error:
-        if not str(error).startswith("out of memory"):
-            raise
+    except device.OutOfMemory as error:
         return {"errors": [None for _ in experiment.seeds], "why": str(error), "n_held_out": None, "seconds": 0.0}
     (arm,) = result["arms"]
     errors = dict(zip(arm["seeds"], arm["errors"], strict=True))
