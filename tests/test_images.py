@@ -14,12 +14,12 @@ from toys import outcome, small
 
 from meannet import evaluate, fast, imagefleets, images
 from meannet import experiment as experiments
-from meannet.config import Conv
+from meannet.config import Conv, Patches
 from meannet.data import Cases, Dataset
 from meannet.experiment import Interrupted, Options
 from meannet.fast.images import Captured, _forwards, compiled, compiled_step
 from meannet.nn.convfleet import conv_fleet, pixel_mean
-from meannet.nn.convnets import Rates, image_net
+from meannet.nn.convnets import Rates, image_net, patch_net
 from meannet.train import train
 
 SHAPE, CLASSES = (3, 8, 8), 4
@@ -65,6 +65,17 @@ def test_nets_of_a_fleet_are_views_of_its_tensors():
         assert "velocities" in name or torch.allclose(tensor, kept[name] + 0.5)
         tensor.copy_(kept[name])
     assert made.mean_outputs(inputs).equal(before)
+
+
+def test_a_convolutional_layer_without_a_pool_decays_as_one():
+    net = patch_net(Patches(size=32, banks=(8,) * 5, filters=(7, 5, 3, 3, 3), groups=(1, 2, 2, 4, 4)), (6,), CLASSES)
+    inputs = torch.zeros(1, 3, 32, 32)
+    made = conv_fleet(
+        [net], [0], (0.1,) * 6, output_sd=0.1, bias=[1.0], units="rectified", mean=inputs[0], decays=[(0.25, 0.5)]
+    )
+    decays = images.Learner(made, 0, math.inf).decays
+    assert [decay.item() for decay in decays] == [0.25] * 5 + [0.5] * 2 + [0.0] * 7
+    assert [layer.pool is None for layer in net.weight_layers()[:5]].count(True) > 0
 
 
 def test_updates_are_those_of_torchs_momentum_with_the_same_masks():

@@ -63,7 +63,7 @@ class Learner:
         self.parameters = [layer.weight for layer in layers] + [layer.bias for layer in layers]
         self.velocities = fleet.velocities(net)
         conv, top = fleet.decays[net]
-        decays = [conv if layer.pool is not None else top for layer in layers] + [0.0] * len(layers)  # none of biases
+        decays = [conv if layer.shares_filters else top for layer in layers] + [0.0] * len(layers)  # none of biases
         self.decays = [torch.tensor(decay, device=device) for decay in decays]
         self.bounded = [weight[net] for weight in fleet.weights[:-1]] if limit < math.inf else []
         self.limit = limit

@@ -58,6 +58,11 @@ class Layer(nn.Module):
         assert isinstance(bias, Tensor)
         return bias
 
+    @property
+    def shares_filters(self) -> bool:
+        """Whether the layer is convolutional: the units of a bank have one filter."""
+        return isinstance(self.layer, nn.Conv2d | TwoInputConv2d)
+
     def forward(self, x: Tensor, *others: Tensor) -> Tensor:
         x = self.activity(x, *others)
         return x if self.dropout is None else self.dropout(x)
@@ -258,7 +263,7 @@ def working_spreads(
         layer.bias.zero_()
         total = layer.layer(x, *beside)  # which grows as the sd does
         spread = total.std(0).mean()
-        most = total.amax((0, 2, 3) if _shares_filters(layer) else 0)  # of each filter
+        most = total.amax((0, 2, 3) if layer.shares_filters else 0)  # of each filter
         sd = first
         while spread * sd < bias / 2:
             if sd >= last:
@@ -283,8 +288,3 @@ def largest_rate(reduces: Callable[[float], bool], *, first: int = 0, last: int 
         if reduces(10.0**power):
             return 10.0**power
     raise NoRateError(f"no learning rate from 1e{first} to 1e{last} reduces the objective; look at the initial weights")
-
-
-def _shares_filters(layer: Layer) -> bool:
-    """Whether the units of a bank share one filter."""
-    return isinstance(layer.layer, nn.Conv2d | TwoInputConv2d)
