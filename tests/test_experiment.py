@@ -133,6 +133,13 @@ def test_a_long_curve_keeps_a_hundred_points_and_the_last():
     assert len(curve["epochs"]) <= 100 and curve["epochs"][-1] == 1234 and curve["mean"][0] == 5.0
 
 
+def test_errors_of_a_hundred_cases_are_whole_and_per_cent_are_not():
+    records = [{"epoch": 1, "test_error": error, "train_error": 0.1} for error in (0.07, 0.08)]
+    counts, percents = outcome.curve(records, 100), outcome.curve(records, 100, percent=True)
+    assert json.dumps([counts["least"], counts["most"]]) == "[[7], [8]]" and counts["mean"] == [7.5]
+    assert json.dumps([percents["least"], percents["most"]]) == "[[7.0], [8.0]]"
+
+
 def test_the_record_has_a_line_for_every_net_arm_seed_and_epoch(toy, records):
     expected = {
         (n, a.name, s, e) for n in ("64-6-10", "64-5-4-10") for a in toy.arms for s in (0, 1, 2) for e in range(1, 6)

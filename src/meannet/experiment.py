@@ -154,7 +154,7 @@ def _run(
         if rows:
             folder.write("eval.json", evaluation(experiment, experiment.samples, rows, where))
         assert engine is not None
-        arms = outcome.together(arms, folder.records())
+        arms = outcome.together(arms, folder.records(), percent=dataset.spoken is not None)
         facts = {
             "name": dataset.name,
             "held_out": experiment.data.held_out,

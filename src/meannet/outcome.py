@@ -115,7 +115,7 @@ def arm_results(
                 "errors": errors,
                 **spread(errors),
                 "n_test": n_test,
-                "curve": curve(chosen, n_test),
+                "curve": curve(chosen, n_test, percent=dataset.spoken is not None),
                 "metrics": {figure: [values[net] for net in good] for figure, values in metrics.items()},
                 "stopped": [stopped(nets[net], fault) for net, fault in gone.items() if net in nets],
             }
@@ -169,7 +169,7 @@ def document(
     }
 
 
-def together(rows: Sequence[dict[str, Any]], records: Sequence[Record]) -> list[dict[str, Any]]:
+def together(rows: Sequence[dict[str, Any]], records: Sequence[Record], *, percent: bool) -> list[dict[str, Any]]:
     """One row for each net and arm, where seeds were trained in several lots."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -181,7 +181,8 @@ def together(rows: Sequence[dict[str, Any]], records: Sequence[Record]) -> list[
         lists = {part: known[part] + row[part] for part in ("seeds", "errors", "stopped")}
         metrics = {figure: known["metrics"][figure] + values for figure, values in row["metrics"].items()}
         same = [record for record in records if (record["net"], record["arm"]) == key]
-        found[key] = known | lists | spread(lists["errors"]) | {"curve": curve(same, row["n_test"]), "metrics": metrics}
+        found[key] = known | lists | spread(lists["errors"]) | {"metrics": metrics}
+        found[key]["curve"] = curve(same, row["n_test"], percent=percent)
     return list(found.values())
 
 
@@ -192,10 +193,11 @@ def spread(errors: Sequence[float]) -> dict[str, float | None]:
     }
 
 
-def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
+def curve(records: Sequence[Record], n_test: int, *, percent: bool = False) -> dict[str, Sequence[float]]:
     """Test errors of one arm against epochs, mean, least and most over seeds, at no more than a hundred epochs.
 
-    `train` has the mean share of training cases that were wrong while the net was trained, units omitted.
+    Errors are counts, or per cent with two decimals. `train` has the mean share of training cases that were wrong while
+    the net was trained, units omitted.
     """
     by_epoch: dict[int, list[float]] = {}
     train: dict[int, list[float]] = {}
@@ -203,7 +205,7 @@ def curve(records: Sequence[Record], n_test: int) -> dict[str, Sequence[float]]:
         by_epoch.setdefault(record["epoch"], []).append(record["test_error"] * n_test)
         train.setdefault(record["epoch"], []).append(record["train_error"])
     every = -(-len(by_epoch) // CURVE_POINTS)
-    places = 2 if n_test == PER_CENT else None
+    places = 2 if percent else None
     epochs = sorted(by_epoch)[::-1][::every][::-1] if every else []
     return {
         "epochs": epochs,
