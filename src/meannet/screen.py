@@ -39,7 +39,8 @@ class _Lasting:
         try:
             return self._stream.write(text)
         except OSError as error:
-            return self._gone(error) or len(text)
+            self._gone(error)
+            return len(text)
 
     def flush(self) -> None:
         try:

@@ -47,7 +47,7 @@ class Cases:
     """Cases and what they should be taken for."""
 
     # A Tensor, (cases, inputs) float32, pixels in [0, 1]; in colour (cases, channels, rows, columns) uint8; or
-    # sparse.Sparse where most are zero; or windows.Windows of recordings.
+    # sparse.Sparse where most are zero; windows.Windows of recordings; or own.OwnInputs where nets have their own.
     inputs: Any
     targets: "Tensor"  # (cases,) int64
 

@@ -1,7 +1,6 @@
 """From a pretrained stack to nets for finetuning (A.2): weights, and the extra inputs of a deep Boltzmann machine."""
 
 from dataclasses import replace
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -51,8 +50,7 @@ def seen(stack: Stack, dataset: Dataset, arms: int) -> Dataset:
     which = torch.arange(len(stack.seeds)).repeat(arms)
 
     def extended(cases: Cases) -> Cases:
-        own = OwnInputs(with_activities(stack, cases.inputs), which)
-        return Cases(cast(Tensor, own), cases.targets)  # it has all that is asked of the tensor that nets share
+        return Cases(OwnInputs(with_activities(stack, cases.inputs), which), cases.targets)
 
     return replace(dataset, train=extended(dataset.train), test=extended(dataset.test))
 

@@ -50,7 +50,6 @@ FOLDING = {
 }
 TO_48 = {phone: one for parts in FOLDING.values() for one, phones in parts.items() for phone in phones.split()}
 TO_39 = {phone: one for one, parts in FOLDING.items() for phones in parts.values() for phone in phones.split()}
-CLASSES_48 = tuple(sorted(set(TO_48.values())))
 CLASSES = tuple(FOLDING)  # the 39 that are scored
 
 PHONES = tuple(sorted([*TO_48, GLOTTAL_STOP]))  # 61, in alphabetical order, which numbers them
