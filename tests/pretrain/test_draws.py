@@ -31,6 +31,19 @@ def test_states_are_draws_below_probabilities_and_the_compiled_version_draws_the
     assert not plain[0].equal(plain[1])
 
 
+@pytest.mark.parametrize("above", [0.0, 0.5, 1.0])  # of the draw's own level, in 65536ths
+def test_the_compiled_version_draws_the_same_where_a_probability_is_at_the_draw_itself(above, monkeypatch):
+    update = (1 << 32) - 1
+    draws = uniform16(SEEDS, 0, GIBBS << 24 | 255 << 16, update, range(64), 70)
+    p = (draws.float() + 32768 + above) / 65536
+    beside = [p.nextafter(torch.tensor(side)).clamp(0, 1) for side in (-1.0, 2.0)]
+    fast = [Draws(SEEDS, 255, update).on(each) for each in (p, *beside)]
+    monkeypatch.setattr(module, "library", lambda: None)
+    for found, each in zip(fast, (p, *beside), strict=True):
+        assert found.equal(Draws(SEEDS, 255, update).on(each))
+    assert fast[0].mean() == (above == 1.0)
+
+
 def test_the_kernel_of_the_gpu_draws_the_same():
     pytest.importorskip("triton", reason="Triton is not installed")
     where = "cuda" if torch.cuda.is_available() else "cpu"

@@ -51,6 +51,15 @@ def test_a_run_stopped_anywhere_and_resumed_is_the_unbroken_one(recipe, tmp_path
 
 
 @BOTH
+def test_a_run_on_the_plain_path_is_the_same_whichever_version_draws_states(recipe, tmp_path, monkeypatch):
+    experiments.run(toy(recipe), tmp_path / "compiled", Options(path="plain"))
+    monkeypatch.setattr("meannet.pretrain.draws.library", lambda: None)
+    experiments.run(toy(recipe), tmp_path / "plain", Options(path="plain"))
+    assert outcome(tmp_path / "compiled") == outcome(tmp_path / "plain")
+    assert timeless(tmp_path / "compiled") == timeless(tmp_path / "plain")
+
+
+@BOTH
 def test_a_stop_while_samples_are_drawn_loses_nothing_and_resuming_draws_them(recipe, tmp_path):
     whole, folder, epochs = tmp_path / "whole", tmp_path / "stopped", []
     experiments.run(toy(recipe), whole, Options(progress=lambda progress: epochs.append(progress.net)))

@@ -1,4 +1,8 @@
-"""Which version of the update runs is decided here, and nowhere else."""
+"""Which version of the update runs is decided here.
+
+What is not an update chooses for itself: states of units in pretraining (pretrain/draws.py) and best paths of phones
+(speech/viterbi.py), which are the same from every version, and products of units in captured pretraining (units.py).
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
