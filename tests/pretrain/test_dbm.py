@@ -11,7 +11,7 @@ from tiny import agree, changes, copies, joint, logistic, machine, model_statist
 from meannet.pretrain import ais, dbm
 from meannet.pretrain.dbm import DBM
 from meannet.pretrain.draws import Draws
-from meannet.pretrain.rbm import free_energy, initial_rbm
+from meannet.pretrain.rbm import free_energy, initial_rbm, sample_hidden, sample_visible
 
 V, H1, H2 = 4, 3, 2
 ONE, NONE = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
@@ -112,6 +112,20 @@ def test_the_mean_update_is_mean_field_minus_the_machines_own_statistics_once_ch
         weights[:V, H1:] = 0  # visible units and labels are not connected
         assert (many.folded.weights[:, :V, H1:] == 0).all()
     agree(changes(many.folded, made.folded), [weights, inside.mean(0) - visible, outside.mean(0) - hidden])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_chains_go_on_from_where_they_were_by_as_many_gibbs_steps_as_asked(steps):
+    made = tiny_dbm(scale=0.5)
+    states, pictures = made.chains.clone(), torch.eye(V, dtype=torch.float64)[None]
+    for number in range(3):
+        dbm.joint_update_(
+            made, pictures, None, Draws(made.folded.seeds, 2, number), step=NONE, momentum=NONE, steps=steps
+        )
+        draws = Draws(made.folded.seeds, 2, number)
+        for _ in range(steps):
+            states = sample_visible(made.folded, sample_hidden(made.folded, states, draws), draws)
+        assert made.chains.equal(states)
 
 
 def test_the_sparsity_pull_lowers_activities_that_are_above_their_target():

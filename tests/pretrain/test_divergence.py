@@ -99,6 +99,7 @@ def test_the_step_has_momentum_and_decay_as_the_authors_code_has():
     theirs = torch.rand(2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     weights, velocity = made.weights[1].numpy().copy(), np.zeros((3, 4))
     bias, slow = made.visible_biases[1].numpy().copy(), np.zeros(4)
+    above, slower = made.hidden_biases[1].numpy().copy(), np.zeros(3)
     for _ in range(3):
         step_(made, (cases[None], hidden), (fantasy, theirs), step=0.1 * ONE, momentum=0.9 * ONE, decay=0.3)
         gradient = hidden[1].numpy().T @ cases.numpy() / 5 - theirs[1].numpy().T @ fantasy[1].numpy() / 7
@@ -106,8 +107,11 @@ def test_the_step_has_momentum_and_decay_as_the_authors_code_has():
         weights = weights + velocity
         slow = 0.9 * slow + 0.1 * (cases.numpy().mean(0) - fantasy[1].numpy().mean(0))
         bias = bias + slow
+        slower = 0.9 * slower + 0.1 * (hidden[1].numpy().mean(0) - theirs[1].numpy().mean(0))
+        above = above + slower
     np.testing.assert_allclose(made.weights[1], weights, rtol=1e-12)
     np.testing.assert_allclose(made.visible_biases[1], bias, rtol=1e-12)
+    np.testing.assert_allclose(made.hidden_biases[1], above, rtol=1e-12)
 
 
 def test_products_in_bfloat16_change_an_update_by_rounding_only():

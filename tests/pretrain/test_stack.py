@@ -15,6 +15,7 @@ from meannet.nn import dense
 from meannet.nn.own import OwnInputs
 from meannet.pretrain import dbm, rbm, stack, stages, unrolled
 from meannet.pretrain import draws as draws_module
+from meannet.pretrain.divergence import contrastive_divergence_
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.loop import Rates, Updates
 from meannet.train import Plain
@@ -158,8 +159,6 @@ def test_a_layer_learns_from_what_the_layers_below_make_of_the_cases():
     features = rbm.hidden_means(first, inputs[None])
     by_hand = rbm.initial_rbm(7, 5, [3], layer=1, sd=0.1)
     rbm.data_biases_(by_hand, features.mean(1), 50)
-    from meannet.pretrain.divergence import contrastive_divergence_
-
     order = philox.order(made.seeds, 0, 50, 2)[0]
     for number, chosen in enumerate(order.split(20)):
         contrastive_divergence_(
@@ -171,6 +170,50 @@ def test_a_layer_learns_from_what_the_layers_below_make_of_the_cases():
             decay=0.0002,
         )
     torch.testing.assert_close(second.weights, by_hand.weights, rtol=1e-5, atol=1e-6)
+
+
+def mini_batches(made, stage):
+    """Each mini-batch of a stage's first epoch: its draws, inputs, sampled binary, and labels, one-hot."""
+    (inputs, targets), order = cases(), philox.order(made.seeds, 0, 50, stage + 1)[0]
+    for number, chosen in enumerate(order.split(20)):
+        draws = Draws(made.seeds, stage, number)
+        yield draws, draws.on(inputs[chosen][None]), torch.eye(3)[targets[chosen]][None]
+
+
+PACE = {"step": torch.tensor(0.1), "momentum": torch.tensor(0.5)}
+
+
+def test_persistent_chains_and_sampled_inputs_reach_the_update_of_a_layer():
+    made, _ = trained(replace(PCD, epochs=(1,), softmax_epochs=0, data_biases="none"), seeds=(3,))
+    by_hand = rbm.initial_rbm(12, 7, [3], layer=0, sd=0.1)
+    chains = rbm.sample_visible(by_hand, torch.zeros(1, 20, 7), Draws(made.seeds, 128, 0))
+    for draws, inputs, _ in mini_batches(made, 0):
+        contrastive_divergence_(by_hand, inputs, draws, decay=0.0002, steps=2, chains=chains, **PACE)
+    torch.testing.assert_close(made.layers[0].weights, by_hand.weights, rtol=1e-5, atol=1e-6)
+    assert made.layers[0].chains.equal(chains)
+
+
+def test_doubled_inputs_labels_and_the_joint_settings_reach_the_updates_of_a_boltzmann_machine():
+    joint = Joint(
+        epochs=1, lr=0.1, sweeps=2, chains=7, decay=0.03, cost=0.05, targets=(0.4, 0.1), steps=2, states="samples"
+    )
+    settings = replace(DBM, epochs=(1,), steps=2, states="samples", joint=joint, softmax_epochs=0)
+    made, _ = trained(replace(settings, steps_every=(0,)), seeds=(3,))
+    first = rbm.initial_rbm(12, 7, [3], layer=0, sd=0.1, up=2.0)
+    for draws, inputs, _ in mini_batches(made, 0):
+        contrastive_divergence_(first, inputs, draws, decay=0.0002, steps=2, states="samples", **PACE)
+    second = rbm.initial_rbm(7 + 3, 5, [3], layer=1, labels=3, sd=0.1, down=2.0)
+    for draws, inputs, labels in mini_batches(made, 1):
+        below = draws.on(torch.sigmoid(2 * (inputs @ first.weights.mT) + 2 * first.hidden_biases[:, None]))
+        visible = torch.cat((below, labels), -1)
+        contrastive_divergence_(second, visible, draws, decay=0.0002, steps=2, states="samples", **PACE)
+    by_hand = dbm.composed(first, second, 7, 2, (0.4, 0.1))
+    more = {"decay": 0.03, "sweeps": 2, "steps": 2, "states": "samples", "targets": (0.4, 0.1), "cost": 0.05}
+    for draws, inputs, labels in mini_batches(made, 2):
+        dbm.joint_update_(by_hand, inputs, labels, draws, **more, **PACE)
+    for trained_one, own in zip((*made.layers, made.dbm.folded), (first, second, by_hand.folded), strict=True):
+        torch.testing.assert_close(trained_one.weights, own.weights, rtol=1e-4, atol=1e-5)
+    assert made.dbm.chains.equal(by_hand.chains)
 
 
 def fleet_of(made, arms, inputs):
