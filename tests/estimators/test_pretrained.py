@@ -125,6 +125,34 @@ def test_they_work_in_pipelines_and_searches(digits):
     assert search.fit(X[:200], y[:200]).best_params_["dbn__epochs"] in (1, 2)
 
 
+def test_inputs_on_another_scale_than_those_of_the_fit_are_warned_of(digits):
+    X, _ = digits
+    fitted = BernoulliRBM(5, **SHORT).fit(X)
+    with pytest.warns(UserWarning, match=r"reach from 0 to 255, and those of the fit were in \[0, 1\]"):
+        fitted.transform(255 * X)
+
+
+def test_layer_sizes_may_be_numpys_whole_numbers(digits):
+    X, _ = digits
+    assert DBN(np.int64(5), **SHORT).fit(X).transform(X).shape == (len(X), 5)
+
+
+def test_features_in_a_data_frame_find_their_way_back_without_a_warning(digits):
+    X, _ = digits
+    made = BernoulliRBM(5, **SHORT).set_output(transform="pandas").fit(X)
+    features = made.transform(X)
+    np.testing.assert_allclose(made.inverse_transform(features), made.inverse_transform(features.to_numpy()))
+
+
+def test_a_classifiers_seed_is_its_stacks_where_that_has_none(digits):
+    X, y = digits
+    first, second = (
+        DropoutClassifier(pretrain=DBN((20,), epochs=1), epochs=2, random_state=4).fit(X[:200], y[:200])
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
 def test_with_few_labels_a_stack_pretrained_on_all_inputs_beats_one_without(digits):
     """A hundred labels of 1,297 pictures, five choices of them."""
     X, y = digits

@@ -204,7 +204,10 @@ class DropoutNet(Parameters):
             if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
                 raise ValueError("The feature names should match those that pretrain was fitted on, in the same order.")
             return frozen
-        return clone(self.pretrain).fit(x[rows])
+        stack = clone(self.pretrain)
+        if stack.random_state is None and self.random_state is not None:
+            stack.set_params(random_state=self._seed)
+        return stack.fit(x[rows])
 
     def _follow(
         self, epochs: Iterator[Epoch], fleet: Fleet, total: int, x: Matrix, targets: np.ndarray, held: np.ndarray | None

@@ -66,7 +66,7 @@ class _RBM(Pretrained):
         hidden = check_array(np.atleast_2d(dense_rows(X)))
         if hidden.shape[1] != machine.sizes[1]:
             raise ValueError(f"X has {hidden.shape[1]} features, but there are {machine.sizes[1]} hidden units")
-        found = rbm.visible_means(machine, torch.from_numpy(hidden)[None])[0].numpy()
+        found = rbm.visible_means(machine, torch.tensor(hidden)[None])[0].numpy()
         return found * self._scaling.scale + self._scaling.mean
 
     def free_energy(self, X: Any) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What the pretrained transformers share: checks, a fit through the package's own loop, features, samples, files."""
 
+import warnings
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -171,8 +172,20 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """What a function of scaled cases (1, cases, features) gives, a block of cases at a time."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        if self._stack.settings.visible == "bernoulli" and self._fitted_as_they_were():
+            least, most = X.min(), X.max()
+            if least < -1 or most > 2:
+                warnings.warn(
+                    f"inputs reach from {least:g} to {most:g}, and those of the fit were in [0, 1]: scale them alike",
+                    UserWarning,
+                    stacklevel=3,
+                )
         scaled = (torch.from_numpy(self._scaling.apply(part))[None] for part in chunks(X, max(self._stack.sizes)))
         return np.concatenate([function(part)[0].numpy() for part in scaled])
+
+    def _fitted_as_they_were(self) -> bool:
+        """Whether inputs were in [0, 1] when it was fitted, so that none are scaled."""
+        return bool((self._scaling.mean == 0).all() and (self._scaling.scale == 1).all())
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
         return stack.top_means(self._stack, inputs)
@@ -234,7 +247,7 @@ def _plain(value: Any) -> Any:
 _PARAMETERS = PARAMETERS | {
     "n_components": whole(1),
     "hidden": (
-        lambda value: layers(value) and value != () and value != [],
+        lambda value: layers(value) and np.size(value) > 0,
         "an int or a tuple of ints, each 1 or more",
     ),
     "visible": either("auto", "bernoulli", "gaussian"),
