@@ -13,7 +13,7 @@ import pytest
 from toys import finish, no_file_above, outcome, small, written
 
 import meannet
-from meannet import claims, recipes
+from meannet import claims, console, recipes, screen
 from meannet.cli import main
 from meannet.config import from_json, to_json
 
@@ -413,3 +413,24 @@ def test_a_terminal_without_the_letters_is_no_error(done):
 def test_a_process_of_its_own_does_the_same(done, tmp_path):
     assert finish("run", "--resume", done / "run", "--json", cwd=tmp_path) == 0
     assert json.loads((tmp_path / "stdout").read_text())["recipe"] == "digits" and not (tmp_path / "stderr").read_text()
+
+
+def test_a_long_run_says_after_two_epochs_how_long_it_will_take(capsys):
+    from meannet.options import Progress
+    from meannet.train import Epoch
+
+    with console.following(screen.console()) as show:
+        for done in (1, 2, 3):
+            epoch = Epoch(epoch=done, train_loss=[1.0], train_error=[0.5], lr=[1.0], momentum=0.5)
+            show(Progress("784-8-10", epoch, 3000, {}, 10.0 + 30 * done))
+            show(Progress("784-4-10", epoch, 3000, {}, 10.0 + 0.1 * done))
+    assert capsys.readouterr().out == "784-8-10: some 24 h 59 min for the other 2,998 epochs\n"
+
+
+def test_commands_are_told_as_they_can_be_typed(monkeypatch):
+    told = "meannet run --resume runs/meannet"
+    monkeypatch.setattr(sys, "argv", ["env dir/bin/meannet", "run"])
+    monkeypatch.setattr(console.shutil, "which", {"meannet": None}.get)
+    assert console.as_typed(told) == "'env dir/bin/meannet' run --resume runs/meannet"
+    monkeypatch.setattr(console.shutil, "which", {"meannet": "/usr/bin/meannet"}.get)
+    assert console.as_typed(told) == told

@@ -51,6 +51,16 @@ def words(text):
     return " ".join(text.split())
 
 
+@pytest.mark.parametrize("code", [block for block in blocks("python") if "a net from scratch has" in block.values[0]])
+def test_with_few_labels_a_stack_is_worth_what_the_page_says(code):
+    names = {"__name__": "block"}
+    exec(compile(code, "block", "exec"), names)
+    X, y, scaled = names["X"], names["y"], names["X"] / names["X"].max()
+    pretrained, scratch = names.get("few", names["clf"]), names["DropoutClassifier"](random_state=0)
+    assert X.max() in (1, 16) and pretrained.score(scaled[100:], y[100:]) == pytest.approx(0.83, abs=0.02)
+    assert scratch.fit(scaled[:100], y[:100]).score(scaled[100:], y[100:]) == pytest.approx(0.79, abs=0.02)
+
+
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_blocks_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

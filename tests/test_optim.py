@@ -229,7 +229,8 @@ def test_groups_bound_the_weights_of_hidden_layers_alone():
     plain = a_net()
     hidden, rest = param_groups(plain, limit=9.0)
     assert [id(p) for p in hidden["params"]] == [id(plain[0].weight), id(plain[3].weight)] and len(rest["params"]) == 4
-    assert [len(group["params"]) for group in param_groups(nn.BatchNorm1d(3), limit=1.0)] == [2]
+    with pytest.warns(UserWarning, match="no weight of this module is bounded"):
+        assert [len(group["params"]) for group in param_groups(nn.BatchNorm1d(3), limit=1.0)] == [2]
 
 
 def test_half_precision_scaling_of_losses_works_with_it():
@@ -248,3 +249,10 @@ def test_an_output_that_is_no_layer_of_the_module_is_refused():
     for wrong in ("fc", nn.Linear(2, 2)):
         with pytest.raises(ValueError, match="output must be a layer of the module itself"):
             param_groups(a_net(), limit=1.0, output=wrong)
+
+
+def test_a_bound_that_no_weight_is_under_is_warned_of():
+    net = nn.ModuleList([nn.LSTM(3, 4), nn.Linear(4, 2)])
+    with pytest.warns(UserWarning, match="no weight of this module is bounded"):
+        (group,) = param_groups(net, limit=15.0)
+    assert group["limit"] == math.inf

@@ -360,9 +360,9 @@ def claims(options: argparse.Namespace) -> int:
     else:
         for claim in found:
             bound = "measured" if claim["bound"] is None else f"bound {claim['bound']:g}"
-            verdict = "holds" if claim["holds"] else "FAILS"
+            verdict = "      " if claim["bound"] is None else "holds " if claim["holds"] else "FAILS "
             print(
-                f"{verdict}  {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}"
+                f"{verdict} {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}"
             )
     return 0 if all(claim["holds"] for claim in found) else EXIT_FAILED
 

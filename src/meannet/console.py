@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import math
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -26,12 +28,13 @@ from meannet.experiment import Interrupted, Options, Progress
 from meannet.pretrain.stack import Done
 from meannet.pretrain.stages import Diverged
 from meannet.report.tables import unit_of
-from meannet.report.written import spread
+from meannet.report.written import duration, spread
 from meannet.runlog import RunFolder
 from meannet.speech import scoring
 
 EXIT_STOPPED_NETS = 3
 SAME_WISH = 1.0  # seconds
+LONG = 600.0  # seconds, which are worth a word at the start
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -89,7 +92,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
         return 0
     following_command = RunFolder.open(out).experiment().next.replace("RUN", shlex.quote(str(out)))
     if following_command:
-        console.print(f"next, try: {following_command}")
+        console.print(f"next, try: {as_typed(following_command)}")
     return EXIT_STOPPED_NETS if any(arm["stopped"] for arm in result["arms"]) else 0
 
 
@@ -132,7 +135,15 @@ class StopRequest:
 
 
 def resume_command(out: Path) -> str:
-    return f"meannet run --resume {shlex.quote(str(out))}"
+    return as_typed(f"meannet run --resume {shlex.quote(str(out))}")
+
+
+def as_typed(command: str) -> str:
+    """A command of meannet as it can be given here: `make run` has it in a folder that the shell does not search."""
+    program = sys.argv[0]
+    if Path(program).name != "meannet" or shutil.which("meannet"):
+        return command
+    return command.replace("meannet", shlex.quote(program), 1)
 
 
 def tell_interrupted(console: Console, out: Path) -> None:
@@ -254,15 +265,29 @@ class _Lines:
     def __init__(self, console: Console):
         self.console = console
         self.last = ("", 0)
+        self.timed: dict[str, float] = {}  # seconds at the end of the first epoch seen, by net
 
     def show(self, progress: Progress) -> None:
         done = progress.epoch.epoch
+        self._foretell(progress, done)
         since = done - self.last[1] if self.last[0] == progress.net else done
         shown = _figures(progress)
         if not shown or (since < progress.epochs // 20 and done < progress.epochs):
             return
         self.last = (progress.net, done)
         self.console.print(f"{progress.net} epoch {done}/{progress.epochs}, {progress.seconds:.0f} s, {shown}")
+
+    def _foretell(self, progress: Progress, done: int) -> None:
+        """After the second epoch, how long all of them will take, where that is long."""
+        if progress.net not in self.timed:
+            self.timed[progress.net] = progress.seconds
+        elif self.timed[progress.net] is not math.inf:
+            left = (progress.seconds - self.timed[progress.net]) * (progress.epochs - done)
+            self.timed[progress.net] = math.inf
+            if left > LONG:
+                self.console.print(
+                    f"{progress.net}: some {duration(left)} for the other {progress.epochs - done:,} epochs"
+                )
 
 
 def _figures(progress: Progress) -> str:

@@ -1,6 +1,7 @@
 """Momentum SGD with the paper's two update rules and its norm bound (A.1, F.6), as a torch optimizer."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -100,6 +101,13 @@ def param_groups(module: nn.Module, *, limit: float, output: nn.Module | None = 
     free = set(output.parameters()) if output is not None else set()  # also where another layer shares its weight
     weights = {layer.weight for layer in layers if isinstance(layer.weight, nn.Parameter)} - free
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if limit < math.inf and not any(parameter in weights for parameter in learned):
+        warnings.warn(
+            "no weight of this module is bounded: hidden layers are linear, convolutional or locally connected ones "
+            "below the output layer; name another with output=",
+            UserWarning,
+            stacklevel=2,
+        )
     groups = [
         {"params": [parameter for parameter in learned if parameter in weights], "limit": limit},
         {"params": [parameter for parameter in learned if parameter not in weights], "limit": math.inf},
