@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 
 from meannet import __version__, config, recipes
 from meannet.config import Experiment, text_of
+from meannet.pipes import Unread, Watched
 
 EXIT_FAILED, EXIT_WRONG = 1, 2
 # Torch's threads spin so often before they sleep. More takes the core from those that work, where another program needs
@@ -38,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     options.command = shlex.join(["meannet", *arguments])
     try:
-        with redirect_stdout(cast(IO[str], _Output(sys.stdout))):
+        with redirect_stdout(cast(IO[str], Watched(sys.stdout))):
             code = options.call(options)
             sys.stdout.flush()
         return code
     except ValueError as error:
         return _fail(error, EXIT_WRONG)
-    except _Unread:
+    except Unread:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except (OSError, RuntimeError) as error:
@@ -58,32 +59,6 @@ def _fail(error: Exception, code: int) -> int:
     with suppress(OSError):  # nobody may be left to read it
         print(f"meannet: {' '.join(text.split())}", file=sys.stderr)
     return code
-
-
-class _Unread(BrokenPipeError):
-    """Whoever read our output has gone."""
-
-
-class _Output:
-    """Standard output, which tells that nobody reads it from a pipe that broke elsewhere."""
-
-    def __init__(self, stream: IO[str]):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except BrokenPipeError as error:
-            raise _Unread(*error.args) from None
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except BrokenPipeError as error:
-            raise _Unread(*error.args) from None
 
 
 class _Parser(argparse.ArgumentParser):

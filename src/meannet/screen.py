@@ -3,10 +3,12 @@
 import os
 import sys
 from contextlib import suppress
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from rich.console import Console
 from rich.table import Column, Table
+
+from meannet.pipes import Watched
 
 ANY_WIDTH = 10_000
 
@@ -26,27 +28,8 @@ def lasting(stderr: bool = False) -> Console:
     return made
 
 
-class _Lasting:
+class _Lasting(Watched):
     """A stream that, once it cannot be written to, takes everything and keeps nothing."""
-
-    def __init__(self, stream: IO[str]):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._gone(error)
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._gone(error)
 
     def _gone(self, error: OSError) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
