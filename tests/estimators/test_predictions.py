@@ -29,6 +29,23 @@ def test_the_module_is_the_mean_network_with_its_scaling():
     assert all(type(part).__module__.startswith("torch.nn") for part in list(fitted.network_)[1:])
 
 
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_inputs_in_float32_are_predicted_in_float32(make):
+    fitted = make(n_nets=2).fit(X, Y)
+    predict = fitted.predict_proba if make is classifier else fitted.predict
+    found = predict(X.astype(np.float32))
+    assert found.dtype == np.float32 and predict(X).dtype == np.float64
+    np.testing.assert_allclose(found, predict(X), rtol=1e-4, atol=1e-6)
+
+
+def test_columns_too_small_for_float32_are_predicted_in_float64():
+    small = np.column_stack((X, 1e-60 * X[:, 0]))
+    fitted = classifier().fit(small, Y)
+    np.testing.assert_array_equal(
+        fitted.predict_proba(small.astype(np.float32)), fitted.predict_proba(small.astype(np.float32).astype(np.float64))
+    )
+
+
 def test_the_module_averages_the_nets_of_a_fleet():
     fitted = classifier(n_nets=3).fit(X, Y)
     each = [softmax(forward(layers(network), standard(X))) for network in fitted.network_.networks]

@@ -103,9 +103,9 @@ def dense_inputs(x: Matrix, rows: np.ndarray, scaling: Scaling, device: torch.de
     return scaled.to(device)
 
 
-def dense_rows(x: Matrix) -> np.ndarray:
-    """Float64, row by row in memory, so that sums come out the same from any layout."""
-    return np.ascontiguousarray(x.toarray() if sparse.issparse(x) else x, np.float64)
+def dense_rows(x: Matrix, dtype: Any = np.float64) -> np.ndarray:
+    """Row by row in memory, so that sums come out the same from any layout."""
+    return np.ascontiguousarray(x.toarray() if sparse.issparse(x) else x, dtype)
 
 
 class SparseRows:

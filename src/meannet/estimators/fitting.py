@@ -1,5 +1,6 @@
 """What both estimators share: parameters, a fit on the package's own loop, the mean network and thinned networks."""
 
+import copy
 import math
 import numbers
 import warnings
@@ -25,7 +26,7 @@ from meannet import export, fast, plain
 from meannet.core import metrics
 from meannet.estimators import cases, saved
 from meannet.estimators.cases import Matrix, Scaling
-from meannet.estimators.network import Thinned, mean_module
+from meannet.estimators.network import Thinned, mean_module, rounded
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
@@ -64,8 +65,8 @@ class DropoutNet(Parameters):
         export.write(self.network_, saved.described(self), Path(path), to, force=force)
 
     def __getstate__(self):
-        # The modules follow from the fleet, and would be three quarters of the size.
-        return {name: value for name, value in super().__getstate__().items() if name != "network_"}
+        # The modules follow from the fleet, and would be most of the size.
+        return {name: value for name, value in super().__getstate__().items() if name not in ("network_", "_single")}
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -288,6 +289,7 @@ class DropoutNet(Parameters):
 
     def _finish(self) -> Self:
         self.network_ = mean_module(self._fleet, self._scaling, self._target_scaling())
+        self._single = rounded(self.network_)
         return self
 
     def _validation_split(self, x: Matrix, targets: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -311,15 +313,16 @@ class DropoutNet(Parameters):
 
     @torch.no_grad()
     def _mean_outputs(self, x: Any) -> np.ndarray:
-        """Probabilities or predictions of the mean network, float64 (cases, outputs)."""
+        """Probabilities or predictions of the mean network (cases, outputs), in the precision of the inputs."""
         x = self._checked_inputs(x)
         device = self._device(len(self._fleet.seeds) * x.shape[0] * self._weight_count(x.shape[1]))
-        network = self.network_
+        network = self._single if x.dtype == np.float32 else self.network_
         if device.type != "cpu":
-            network = mean_module(self._fleet, self._scaling, self._target_scaling()).to(device)
+            network = copy.deepcopy(network).to(device)
         parts = []
         for part in cases.chunks(x, max(self._fleet.sizes)):
-            inputs = torch.tensor(cases.dense_rows(part), device=device)  # a copy: what is read-only cannot be shared
+            # A copy: what is read-only cannot be shared.
+            inputs = torch.tensor(cases.dense_rows(part, x.dtype), device=device)
             parts.append(network(inputs).cpu().numpy())
         return np.concatenate(parts)
 

@@ -1,5 +1,6 @@
 """A fitted fleet as plain modules of PyTorch (the mean network, scaling included), and its thinned networks."""
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,13 @@ def mean_module(
         for name, (weight, bias) in zip(("first", "second"), machine, strict=True):
             state |= {f"1.{name}.weight": weight.double().contiguous(), f"1.{name}.bias": bias.double().contiguous()}
     return plain.network(facts, states)
+
+
+def rounded(network: nn.Module) -> nn.Module:
+    """The same in float32, which takes half the time; itself where float32 cannot hold the scales of its columns."""
+    found = copy.deepcopy(network).float()
+    scales = [part.scale for part in found.modules() if isinstance(part, plain.Standardise)]
+    return found if all((scale > 0).all() and scale.isfinite().all() for scale in scales) else network
 
 
 def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None, after: int) -> dict[str, Tensor]:
