@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from meannet import config, fast, recipes
@@ -159,28 +160,41 @@ def prediction(
     batches: Sequence[int] = (1, 100, 10_000),
     seconds: float = 1.0,
 ) -> list[dict[str, Any]]:
-    """Milliseconds for the mean network's outputs, beside the same net in plain PyTorch, in turns."""
+    """Milliseconds for the mean network's outputs, beside the same net in plain PyTorch, in turns.
+
+    And for `DropoutClassifier.predict_proba` of a net of that size, from a NumPy array in float32 to another.
+    """
     from meannet.nn import dense
 
     fleet = work.fresh(Settings(sizes=tuple(sizes), device=where.type))
-    plain = _plain(fleet)
+    plain, classifier = _plain(fleet), _classifier(sizes, where)
     found = []
     for batch in batches:
         inputs = torch.rand(batch, sizes[0], device=where)
-        pairs: dict[str, Callable[[], torch.Tensor]] = {
+        table = inputs.cpu().numpy()
+        every: dict[str, Callable[[], Any]] = {
             "meannet": lambda inputs=inputs: dense.mean_network(fleet, inputs[None]),
+            "estimator": lambda table=table: classifier.predict_proba(table),
             "torch": lambda inputs=inputs: plain(inputs),
         }
-        times: dict[str, list[float]] = {who: [] for who in pairs}
+        times: dict[str, list[float]] = {who: [] for who in every}
         with torch.inference_mode():
-            torch.testing.assert_close(pairs["meannet"]()[0], pairs["torch"](), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(every["meannet"]()[0], every["torch"](), rtol=1e-4, atol=1e-5)
             until = time.perf_counter() + seconds
             while time.perf_counter() < until or len(times["torch"]) < 5:
-                for who, predict in pairs.items():
+                for who, predict in every.items():
                     times[who].append(1000 * timed(predict, where))
         row = {who: {"ms": round(statistics.median(t), 4), "spread": round(spread(t), 4)} for who, t in times.items()}
         found.append({"batch": batch, **row, "times_faster": round(row["torch"]["ms"] / row["meannet"]["ms"], 2)})
     return found
+
+
+def _classifier(sizes: Sequence[int], where: torch.device) -> Any:
+    from meannet import DropoutClassifier
+
+    cases = 2 * sizes[-1]
+    inputs, labels = np.random.default_rng(0).random((cases, sizes[0])), np.arange(cases) % sizes[-1]
+    return DropoutClassifier(tuple(sizes[1:-1]), epochs=1, random_state=0, device=where.type).fit(inputs, labels)
 
 
 def _plain(fleet: Any) -> torch.nn.Sequential:

@@ -13,6 +13,12 @@ BENCH, EAGER = "bench", "torch-eager"
 PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD = "pretrain", "speech", "images", "neighbour", "overhead"
 FOLDERS = BENCH, PRETRAIN, SPEECH, IMAGES, NEIGHBOUR, OVERHEAD  # of results/
 RECIPES = {"G without dropout": "cifar10.g_conv", "G with dropout": "cifar10.g_local_dropout"}
+PREDICTORS = {
+    "meannet": "mean network, ms",
+    "torch": "plain PyTorch, ms",
+    "estimator": "predict_proba of DropoutClassifier, ms",
+}
+FASTER = "mean network, times as fast as PyTorch"
 TRAINED_ON = 50_000  # images of CIFAR-10, in each epoch
 
 
@@ -98,7 +104,7 @@ def overhead_table(folder: Path, base: Path) -> str:
         rows = [
             (
                 f"{row['batch']:,}",
-                *(f"{row[who]['ms']:,.2f} ± {row[who]['spread']:,.2f}" for who in ("meannet", "torch")),
+                *(f"{row[who]['ms']:,.2f} ± {row[who]['spread']:,.2f}" for who in PREDICTORS),
                 f"{row['times_faster']:.2f}",
             )
             for row in found["prediction"]
@@ -110,8 +116,8 @@ def overhead_table(folder: Path, base: Path) -> str:
             f"({cost['between_percent']:.1f} %) between epochs for records, tests and saved states, "
             f"{cost['before_s']:.1f} s before the first and {cost['after_s']:.1f} s after the last."
         )
-        heads = ("cases at once", "mean network, ms", "plain PyTorch, ms", "times faster")
-        parts += [markdown_table(heads, rows, right=range(4)), said]
+        heads = ("cases at once", *PREDICTORS.values(), FASTER)
+        parts += [markdown_table(heads, rows, right=range(5)), said]
     return "\n\n".join(parts) or NONE_YET
 
 

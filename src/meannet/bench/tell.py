@@ -11,7 +11,7 @@ from rich.table import Table
 
 from meannet import device, screen
 from meannet.atomic import write_atomically
-from meannet.bench import beside, comparison, growth, pretraining, work
+from meannet.bench import beside, comparison, growth, pretraining, speeds, work
 from meannet.bench.comparison import LESS, describe
 from meannet.bench.speeds import microseconds
 
@@ -135,10 +135,10 @@ def tell_neighbour(console: Console, where: Any, options: argparse.Namespace) ->
 def tell_overhead(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
     console.print(describe(where))
     rows = beside.prediction(where)
-    table = screen.table("mean network, batch of", numbers=("meannet, ms", "plain PyTorch, ms", "times faster"))
+    table = screen.table("cases at once", numbers=(*speeds.PREDICTORS.values(), speeds.FASTER))
     for row in rows:
-        ours, plain = (f"{row[who]['ms']:.3f} ± {row[who]['spread']:.3f}" for who in ("meannet", "torch"))
-        table.add_row(str(row["batch"]), ours, plain, f"{row['times_faster']:.2f}")
+        each = (f"{row[who]['ms']:.3f} ± {row[who]['spread']:.3f}" for who in speeds.PREDICTORS)
+        table.add_row(str(row["batch"]), *each, f"{row['times_faster']:.2f}")
     console.print(table)
     document: dict[str, Any] = {"device": describe(where), "data": data_name(), "prediction": rows}
     if data_name() != "mnist":
