@@ -1,6 +1,7 @@
 """Build hook: puts into the wheel the CPU kernel, if it can be compiled, `meannet bench`'s peers, and kept results."""
 
 import importlib.util
+import platform
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ class KernelHook(BuildHookInterface):
         if reason := kernel.build():
             self.app.display_warning(f"no CPU kernel, the plain path will be used: {reason}")
             return
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        # Python for Macs may be for both kinds of processor; the kernel is for the one it was compiled on.
+        name = sysconfig.get_platform().replace("universal2", platform.machine())
+        tag = name.replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{tag}"
         build_data["artifacts"].append(f"src/meannet/fast/{kernel.LIBRARY}")

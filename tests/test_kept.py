@@ -187,7 +187,8 @@ def test_the_table_of_overhead_has_prediction_and_what_a_run_costs(tmp_path):
     found = {"prediction": [one | {"times_faster": 1.1}], "overhead": cost, "device": "a CPU", "date": "2026-01-02"}
     keep(tmp_path / "overhead" / "here.json", found)
     text = speeds.overhead_table(tmp_path, tmp_path)
-    assert "| 10,000 | 3.00 ± 0.10 | 3.30 ± 0.20 | 3.10 ± 0.10 | 1.10 |" in text and "0.50 s (1.0 %) between epochs" in text
+    assert "| 10,000 | 3.00 ± 0.10 | 3.30 ± 0.20 | 3.10 ± 0.10 | 1.10 |" in text
+    assert "0.50 s (1.0 %) between epochs" in text
 
 
 def test_the_table_of_speed_has_every_row_and_its_ratio(tmp_path):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,7 @@ import pytest
 
 import meannet
 from meannet import kept, recipes
+from meannet.fast import build
 
 PROJECT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "sklearn", "numpy", "scipy", "matplotlib", "rich")
@@ -38,6 +40,28 @@ def test_the_wheel_holds_the_types_the_page_and_every_module(built):
     assert {"meannet/py.typed", "meannet/report/page.html", "meannet/bench/peers/torch_eager.py"} <= names
     assert {str(path.relative_to(PROJECT / "src")) for path in (PROJECT / "src").rglob("*.py")} <= names
     assert all(name.startswith(("meannet/", f"meannet-{meannet.__version__}.dist-info/")) for name in names)
+
+
+def test_the_wheel_carries_the_kernel_and_its_platform_where_there_is_a_compiler(built):
+    if build.compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    (wheel,) = built.glob("*.whl")
+    assert f"meannet/fast/{build.LIBRARY}" in zipfile.ZipFile(wheel).namelist() and "-none-any" not in wheel.name
+
+
+def test_without_a_compiler_the_wheel_is_for_any_platform(tmp_path):
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed")
+    checkout = tmp_path / "checkout"  # a kernel of the checkout would be gone
+    shutil.copytree(PROJECT / "src", checkout / "src", ignore=shutil.ignore_patterns(build.LIBRARY, "__pycache__"))
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, checkout)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(checkout)]
+    done = subprocess.run(command, env=os.environ | {"CXX": "/bin/false"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not any(name.endswith(build.LIBRARY) for name in zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_wheels_metadata_is_the_packages(built):

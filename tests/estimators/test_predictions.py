@@ -39,11 +39,9 @@ def test_inputs_in_float32_are_predicted_in_float32(make):
 
 
 def test_columns_too_small_for_float32_are_predicted_in_float64():
-    small = np.column_stack((X, 1e-60 * X[:, 0]))
-    fitted = classifier().fit(small, Y)
-    np.testing.assert_array_equal(
-        fitted.predict_proba(small.astype(np.float32)), fitted.predict_proba(small.astype(np.float32).astype(np.float64))
-    )
+    cases = np.column_stack((X, 1e-60 * X[:, 0]))
+    fitted, single = classifier().fit(cases, Y), cases.astype(np.float32)
+    np.testing.assert_array_equal(fitted.predict_proba(single), fitted.predict_proba(single.astype(np.float64)))
 
 
 def test_the_module_averages_the_nets_of_a_fleet():

@@ -1,11 +1,14 @@
 """The compiled CPU kernel against the plain version, on every instruction set this machine has."""
 
 import math
+import os
+import subprocess
 
 import pytest
 import torch
 
 from meannet import fast
+from meannet.bench import comparison
 from meannet.core.dropout import kept
 from meannet.fast import build, cpu
 from meannet.fast.cpu import SETS, Skipping, library, threads
@@ -61,6 +64,9 @@ def never():
         ((5, 10), 20, 1),  # no hidden layer, one case at a time
         ((64, 200, 17), 150, 150),  # outputs in wide panels, a batch over 128
         ((9, 12, 11, 10, 4), 9, 100),  # three hidden layers, a batch larger than the data
+        ((20, 33, 27, 10), 5, 1),  # one case at a time
+        ((20, 33, 10), 1, 5),  # one case in all
+        ((20, 33, 10), 11, 10),  # a remainder of one case
     ],
 )
 def test_kernel_agrees_with_the_plain_version_in_float64(instruction_set, units, sizes, count, batch):
@@ -125,10 +131,10 @@ def test_kernel_has_every_kind_of_output_weights_of_cases_and_inputs_on_demand(
 
 @pytest.mark.parametrize("units", ["rectified", "logistic"])
 def test_any_number_of_threads_gives_the_same_bits(units):
-    sizes = (40, 150, 130, 10)
+    sizes = (40, 150, 130, 70)  # outputs of two panels
     inputs, targets = cases(40, sizes)
     states = []
-    for count in (1, 2, 5):  # one net after another, and nets side by side
+    for count in (1, 2, 3, 5):  # one net after another, and with three threads nets side by side
         trained = fleet(sizes, units)
         engine = Skipping(trained, inputs, targets, 20, LIMITS, use_threads=count)
         for epoch in range(3):
@@ -213,13 +219,39 @@ def test_threads_follow_the_environment(monkeypatch):
     threads.cache_clear()
 
 
-def test_without_a_compiler_the_build_says_so_and_writes_nothing(monkeypatch, tmp_path):
+def test_without_a_compiler_the_build_says_so_and_leaves_nothing(monkeypatch, tmp_path):
+    (tmp_path / "kernel.so").write_text("of an older version")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     assert "no C++ compiler" in build.build(tmp_path / "kernel.so")
     monkeypatch.setenv("CXX", "/bin/false")
     assert "could not compile" in build.build(tmp_path / "kernel.so")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif("CI" not in os.environ, reason="compilers differ in what they warn of")
+def test_the_compiler_has_nothing_to_warn_of():
+    found = build.compiler()
+    assert found is not None
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only"]
+    for name, source in (("plain", "update.cpp"), ("avx512", "update.cpp"), ("", "dispatch.cpp")):
+        flags = [*build.FLAGS, *build.X86_SETS.get(name, [])] if BEST else build.FLAGS
+        command = [*found, *flags, *warnings, f"-DINSTRUCTION_SET={name}", str(build.HERE / source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_that_cannot_be_loaded_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr(cpu, "__file__", str(tmp_path / "cpu.py"))
+    cpu._loaded.cache_clear()
+    try:
+        assert cpu.library() is None and "needs a C++ compiler" in cpu.why_no_library()
+        assert comparison.describe(torch.device("cpu")).endswith("; no fast path was built")
+        cpu._loaded.cache_clear()
+        (tmp_path / build.LIBRARY).write_text("no library")
+        assert cpu.library() is None and "cannot be loaded" in cpu.why_no_library()
+    finally:
+        cpu._loaded.cache_clear()
 
 
 def test_the_compiler_may_have_words_before_and_after_it(monkeypatch, tmp_path):

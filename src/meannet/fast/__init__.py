@@ -140,9 +140,9 @@ def why_not_fast(fleet: Fleet) -> str:
     if fleet.decay is not None:
         return "nets whose weights decay are for the plain path"
     if fleet.device.type == "cpu":
-        from meannet.fast.cpu import library
+        from meannet.fast.cpu import why_no_library
 
-        return "" if library() else "its kernel was not built when meannet was installed; that needs a C++ compiler"
+        return why_no_library()
     if fleet.device.type != "cuda":
         return "there are fast paths for CPUs and CUDA devices only"
     if fleet.output != "softmax" or fleet.groups:

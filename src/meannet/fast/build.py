@@ -39,7 +39,8 @@ def compiler() -> list[str] | None:
 
 
 def build(target: Path = HERE / LIBRARY) -> str:
-    """Make the library; returns why there is none, or an empty string."""
+    """Make the library; returns why there is none, or an empty string. One that was there before does not stay."""
+    target.unlink(missing_ok=True)
     cxx = compiler()
     if cxx is None:
         return "no C++ compiler was found"
@@ -50,6 +51,8 @@ def build(target: Path = HERE / LIBRARY) -> str:
 
 def _build(cxx: list[str], folder: Path, target: Path, x86: bool) -> str:
     common = [*cxx, *FLAGS]
+    # The plain object stands first: of functions that several define, as those of std::vector, the linker takes the
+    # first one's, and every processor must be able to run it.
     jobs = [("plain", HERE / "update.cpp", ["-DINSTRUCTION_SET=plain"])]
     jobs += [
         (name, HERE / "update.cpp", [f"-DINSTRUCTION_SET={name}", *flags]) for name, flags in X86_SETS.items() if x86

@@ -55,14 +55,28 @@ class _Tally(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("loss", "errors", "active", "moved")]
 
 
-@cache
 def library() -> ctypes.CDLL | None:
-    """The compiled kernel; None where it was not built or cannot be loaded."""
+    """The compiled kernel, where there is one."""
+    return _loaded()[0]
+
+
+def why_no_library() -> str:
+    """Empty where there is one."""
+    return _loaded()[1]
+
+
+@cache
+def _loaded() -> tuple[ctypes.CDLL | None, str]:
+    path = Path(__file__).with_name(LIBRARY)
+    if not path.exists():
+        return None, "its kernel was not built when meannet was installed; that needs a C++ compiler"
     try:
-        found = ctypes.CDLL(str(Path(__file__).with_name(LIBRARY)))
-    except OSError:
-        return None
-    return found if hasattr(found, "meannet_turn_on") and found.meannet_layout() == LAYOUT else None
+        found = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"its kernel cannot be loaded ({error}); install meannet anew on this machine"
+    if not hasattr(found, "meannet_turn_on") or found.meannet_layout() != LAYOUT:
+        return None, "its kernel is of another version of meannet; install meannet anew"
+    return found, ""
 
 
 @cache
@@ -94,8 +108,12 @@ class Skipping:
         self.kernel, self.fleet = kernel, fleet
         self.inputs = inputs.contiguous() if isinstance(inputs, Tensor) else inputs
         self.targets, self.weights = targets.contiguous(), None if weights is None else weights.contiguous()
+        # What the kernel reads and does not check.
         assert targets.dtype == (torch.int64 if fleet.output == "softmax" else torch.float32)
         assert weights is None or weights.dtype == torch.float32
+        if fleet.output == "softmax":
+            largest = targets.view(len(targets), -1).amax(0).tolist()
+            assert targets.min() >= 0 and all(map(int.__lt__, largest, fleet.groups or fleet.sizes[-1:]))
         self.batch = min(batch, len(inputs))
         self.limit = list(limit)
         self.set = kernel.meannet_best_set() if instruction_set is None else instruction_set
@@ -145,6 +163,7 @@ class Skipping:
             if stop():
                 return None
             inputs, begins = self._gathered(order[:, starts[0] : starts[-1] + self.batch])
+            assert inputs.dtype == torch.float32 and inputs.is_contiguous()
             at = inputs.data_ptr(), begins.data_ptr(), order.data_ptr()
             batches = (_Batch * (nets * len(starts)))(
                 *(

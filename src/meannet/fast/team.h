@@ -13,8 +13,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -27,10 +27,11 @@ namespace {  // compiled anew for each instruction set
 class Team {
  public:
   explicit Team(int size) {
+    others.reserve(size - 1);  // before there is a thread that would have to be joined
     try {
       for (int number = 1; number < size; number++) others.emplace_back([this, number] { help(number); });
-    } catch (const std::system_error&) {
-      // The system gives no more threads; those there are do all the work.
+    } catch (const std::exception&) {
+      // The system gives no more threads, or no memory for one; those there are do all the work.
     }
   }
 
@@ -72,7 +73,7 @@ class Team {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr int LOOKS = 2000;  // some tens of microseconds
+  static constexpr int LOOKS = 2000;  // some tens of microseconds, each with a pause
   static constexpr std::chrono::microseconds TURN{1000};  // after which a thread offers its core
 
   std::vector<std::thread> others;
@@ -89,6 +90,8 @@ class Team {
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");
 #endif
   }
 
@@ -106,9 +109,9 @@ class Team {
     const int here = core();
     cpu_set_t allowed;
     if (here < 0 || here != first_core || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    cpu_set_t others = allowed;
-    CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    cpu_set_t elsewhere = allowed;
+    CPU_CLR(here, &elsewhere);
+    if (CPU_COUNT(&elsewhere) == 0 || sched_setaffinity(0, sizeof elsewhere, &elsewhere) != 0) return;
     sched_setaffinity(0, sizeof allowed, &allowed);
 #endif
   }

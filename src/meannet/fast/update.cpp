@@ -2,9 +2,9 @@
 // are off, dark pixels. Nothing is approximated, and each sum is taken by one thread in a fixed order, so that results
 // do not depend on the number of threads.
 //
-// Layout. The units of a layer are cut into panels of 16 * V units, the last one padded with zeros. Weights are
-// [panel][input][unit of the panel] and activities [panel][case][unit of the panel], so that every inner loop runs
-// over neighbouring floats. Beside its activities a layer keeps, for each case and each panel, the list of units that
+// Layout. The units of a layer are cut into panels of 64, or of 16 where a few outputs fit one, the last one padded with
+// zeros. Weights are [panel][input][unit of the panel] and activities [panel][case][unit of the panel], so that every
+// inner loop runs over neighbouring floats; V is a panel's width in vectors. Beside its activities a layer keeps, for each case and each panel, the list of units that
 // are not zero; the next layer's product and the gradient product walk these lists.
 //
 // One update of one net, most of it loops over panels or cases that threads share (struct Update):
@@ -167,18 +167,29 @@ struct Lists {
   }
 };
 
-// What a thread needs to take one net through one update.
+// A part of a weight layer: one of its panels, or one block of its inputs.
+struct Task {
+  int layer, part;
+};
+
+// What a thread needs to take one net through one update; an update itself asks for no memory.
 struct Workspace {
   std::vector<Lists> lists;   // of the visible units, of each hidden layer, and of the outputs' derivatives
   std::vector<Lines> passed;  // per layer [panel][case][unit]: activities; of the last, outputs
   std::vector<Lines> deltas;  // likewise: derivatives, times minus the step
+  std::vector<float> outputs;  // of one case
+  std::vector<Task> turns, steps;  // lists to turn, block by block, and steps to take, panel by panel; topmost first
 
-  Workspace(const Shape& shape, int cases) {
+  Workspace(const Shape& shape, int cases) : outputs(shape.sizes[shape.layers]) {
     for (int k = 0; k <= shape.layers; k++) lists.emplace_back(shape.sizes[k], cases);
     for (int k = 0; k < shape.layers; k++) {
       const Panels panels(shape, k);
       passed.emplace_back(size_t(panels.count) * cases * panels.width / LANES);
       deltas.emplace_back(size_t(panels.count) * cases * panels.width / LANES);
+    }
+    for (int k = shape.layers - 1; k >= 0; k--) {
+      for (int part = 0; part < lists[k].blocks; part++) turns.push_back({k, part});
+      for (int part = 0; part < Panels(shape, k).count; part++) steps.push_back({k, part});
     }
   }
 };
@@ -369,18 +380,6 @@ Outcome linear(float* z, int outputs, const float* targets) {
   return found;
 }
 
-// A part of a weight layer: one of its panels, or one block of its inputs.
-struct Task {
-  int layer, part;
-};
-template <class Parts>
-std::vector<Task> tasks(const Shape& shape, Parts parts) {
-  std::vector<Task> found;
-  for (int k = shape.layers - 1; k >= 0; k--)
-    for (int part = 0; part < parts(k); part++) found.push_back({k, part});
-  return found;
-}
-
 // One mini-batch of one net on its way through an update.
 struct Update {
   const Shape& shape;
@@ -441,28 +440,28 @@ struct Update {
   Outcome judge(float* z, int outputs, int64_t item) const {
     if (shape.output == LOGISTIC) return logistic(z, outputs, batch.numbers + item * outputs);
     if (shape.output == LINEAR) return linear(z, outputs, batch.numbers + item * outputs);
-    Outcome all{0, false};
+    Outcome found{0, false};
     for (int g = 0; g < shape.softmaxes; z += shape.choices[g++]) {
       const Outcome one = softmax(z, shape.choices[g], batch.answers[item * shape.softmaxes + g]);
-      all = {all.loss + one.loss, all.wrong || one.wrong};
+      found = {found.loss + one.loss, found.wrong || one.wrong};
     }
-    return all;
+    return found;
   }
 
   void put_out() {
     const Panels panels(shape, last);
     float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
-    for (int p = 0; p < panels.count; p++) {
+    team.share(panels.count, [&](int p, int) {
       auto go = panels.width == LANES ? forward<1> : forward<4>;
       go(work.lists[last], net.weights[last] + panels.weights(p), net.biases[last] + p * panels.width, cases,
          total + size_t(p) * cases * panels.width);
-    }
+    });
     std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
     const int outputs = shape.sizes[last + 1];
-    std::vector<float> z(outputs);
+    float* z = work.outputs.data();
     for (int item = 0; item < cases; item++) {
       for (int i = 0; i < outputs; i++) z[i] = total[panels.at(i, item, cases)];
-      const Outcome found = judge(z.data(), outputs, batch.order[item]);
+      const Outcome found = judge(z, outputs, batch.order[item]);
       const float weight = batch.weights ? batch.weights[batch.order[item]] : 1.0f;
       *tally.loss += weight * found.loss;
       *tally.errors += found.wrong;
@@ -477,17 +476,16 @@ struct Update {
       }
   }
 
-  // Derivatives of hidden layer k, the one below weights k. `turns` are lists to turn in the same loop: that needs no
-  // derivatives, and a loop less is a wait less for the threads.
-  void pass_back(int k, const std::vector<Task>& turns) {
+  void turn(const Task& one) { work.lists[one.layer].turn(one.part, cases); }
+
+  // Derivatives of hidden layer k, the one below weights k. With those of the topmost the lists are turned: that needs
+  // no derivatives, and a loop less is a wait less for the threads.
+  void pass_back(int k) {
     const Panels above(shape, k);
     const bool logistic = shape.logistic;
-    const int own = blocks_of(shape.sizes[k]), all = own + static_cast<int>(turns.size());
-    team.share(all, [&](int task, int) {
-      if (task >= own) {
-        work.lists[turns[task - own].layer].turn(turns[task - own].part, cases);
-        return;
-      }
+    const int own = blocks_of(shape.sizes[k]), more = k == last ? static_cast<int>(work.turns.size()) : 0;
+    team.share(own + more, [&](int task, int) {
+      if (task >= own) return turn(work.turns[task - own]);
       const size_t at = size_t(task) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
       backward(work.lists[k + 1], floats(work.deltas[k]), above, net.weights[k], task, cases, out);
@@ -496,10 +494,9 @@ struct Update {
   }
 
   void take_steps() {
-    const std::vector<Task> steps = tasks(shape, [&](int k) { return Panels(shape, k).count; });
     std::atomic<bool> moved{false};
-    team.share(static_cast<int>(steps.size()), [&](int task, int) {
-      const int k = steps[task].layer, panel = steps[task].part;
+    team.share(static_cast<int>(work.steps.size()), [&](int task, int) {
+      const auto [k, panel] = work.steps[task];
       const Panels panels(shape, k);
       auto go = panels.width == LANES ? step<1> : step<4>;
       const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
@@ -515,9 +512,8 @@ struct Update {
     take_inputs();
     for (int k = 0; k < last; k++) pass_forward(k);
     put_out();
-    std::vector<Task> turns = tasks(shape, [&](int k) { return work.lists[k].blocks; });
-    for (int k = last; k > 0; k--, turns.clear()) pass_back(k, turns);
-    for (const Task& turn : turns) work.lists[turn.layer].turn(turn.part, cases);  // where no layer is hidden
+    for (int k = last; k > 0; k--) pass_back(k);
+    if (last == 0) std::for_each(work.turns.begin(), work.turns.end(), [&](const Task& one) { turn(one); });
     take_steps();
   }
 };
