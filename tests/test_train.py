@@ -2,7 +2,10 @@
 
 import itertools
 import math
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -384,3 +387,34 @@ def test_a_weight_of_nought_leaves_a_case_out_of_the_gradient_and_the_loss():
     for a, b in zip(fleets[0].weights, fleets[1].weights, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(found.loss, 2 * expected.loss, rtol=1e-12, atol=0)
+
+
+HELD = """
+import sys
+from pathlib import Path
+
+import torch
+
+from meannet import fast
+from meannet.config import Optim
+from meannet.nn.dense import initial_fleet
+from meannet.train import train
+
+torch.set_num_threads(1)
+rates = [torch.full((3, 1), rate, dtype=torch.float64) for rate in (0.2, 0.5)]
+fleet = initial_fleet((200, 300, 10), (0, 1, 2), rates, units="rectified", sd=0.05)
+inputs, targets = torch.rand(400, 200), torch.arange(400) % 10
+engine = fast.engine(fleet, inputs, targets, 50, [15.0] * 3, sys.argv[1])
+optim = Optim(epochs=120, batch=50, lr=0.1, decay=1.0, momentum_start=0.5, momentum_end=0.9, momentum_epochs=1)
+pages = []
+for epoch in train(fleet, engine, 400, optim, [0.1] * 3):
+    pages.append(int(Path("/proc/self/statm").read_text().split()[1]))
+print((max(pages[100:]) - max(pages[10:20])) * 4096)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell how much memory is held")
+@pytest.mark.parametrize("path", ["plain", "auto"])
+def test_a_hundred_epochs_hold_no_more_memory_than_ten(path):
+    done = subprocess.run([sys.executable, "-c", HELD, path], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1 << 20

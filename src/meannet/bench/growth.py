@@ -100,8 +100,9 @@ def parts(one: Settings) -> dict[str, int]:
         # A list has 8 bytes a unit and case by case, with room for a vector more, and 8 by input; activities and
         # derivatives take 4 each.
         workspace = sum(one.batch * n * (8 * 80 / 64 + 8 + 4 + 4) for n in one.sizes)
-        side_by_side = kernel_threads() if one.nets > 1 else 1
-        found |= {"panels": state, "workspace": round(workspace * side_by_side)} if fast_set() else {}
+        threads = kernel_threads()
+        side_by_side = one.nets >= 4 * threads or (one.nets > 1 and one.nets % threads == 0)  # as in update.cpp
+        found |= {"panels": state, "workspace": round(workspace * (threads if side_by_side else 1))} if fast_set() else {}
     return found
 
 
