@@ -102,7 +102,8 @@ def parts(one: Settings) -> dict[str, int]:
         workspace = sum(one.batch * n * (8 * 80 / 64 + 8 + 4 + 4) for n in one.sizes)
         threads = kernel_threads()
         side_by_side = one.nets >= 4 * threads or (one.nets > 1 and one.nets % threads == 0)  # as in update.cpp
-        found |= {"panels": state, "workspace": round(workspace * (threads if side_by_side else 1))} if fast_set() else {}
+        workspaces = threads if side_by_side else 1
+        found |= {"panels": state, "workspace": round(workspace * workspaces)} if fast_set() else {}
     return found
 
 
