@@ -18,6 +18,7 @@ from toys import small
 
 from meannet import cli, recipes
 from meannet.bench import beside, comparison, growth, ours, participants, pretraining, tell, work, worker
+from meannet.bench.speeds import ratios
 from meannet.bench.work import Settings, Work
 
 CPU = torch.device("cpu")
@@ -30,7 +31,7 @@ PEERS = [
     ),
     pytest.param("sklearn"),
 ]
-JSON_ROW = {"who", "net", "units", "nets", "batch", "threads", "path", "updates_per_s", "spread", "repeats"}
+JSON_ROW = {"who", "net", "units", "nets", "batch", "threads", "path", "updates_per_s", "spread", "repeats", "ratio"}
 
 
 @pytest.fixture(autouse=True)
@@ -183,14 +184,15 @@ def test_the_usual_plan_has_both_units_for_everyone_and_fleets_on_a_gpu():
         assert any(row.nets > 1 for row in plans["meannet"]) == (where == "cuda")
 
 
-def test_the_table_has_ratios_to_eager_with_the_same_units():
+def test_ratios_are_to_eager_with_the_same_units():
     row = dict.fromkeys(JSON_ROW, 1) | {"path": "", "spread": 0.5}
     rows = [
         row | {"who": "meannet", "path": "fast", "units": "relu", "updates_per_s": 300.0},
         row | {"who": "torch-eager", "units": "relu", "updates_per_s": 60.0},
         row | {"who": "sklearn", "units": "logistic", "updates_per_s": 70.0},
     ]
-    table = tell.comparison_table(rows)
+    assert ratios(rows) == [5.0, 1.0, None]
+    table = tell.comparison_table([row | {"ratio": ratio} for row, ratio in zip(rows, ratios(rows), strict=True)])
     assert list(table.columns[4].cells) == ["5.00", "1.00", "–"]
     assert list(table.columns[0].cells)[2] == "sklearn (no dropout, no norm bound)"
 
@@ -261,7 +263,9 @@ def test_a_neighbour_is_measured_in_turns(monkeypatch):
     if len(beside.os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one core only")
     toy = Settings(sizes=(784, 8, 10), batch=10, updates=2, path="plain")
-    (row,) = beside.neighbour(print, {"meannet": [toy]}, repeats=2)
+    found = beside.neighbour(print, {"meannet": [toy]}, repeats=2)
+    (row,) = found["neighbour"]
+    assert found["left_out"] == []
     assert row["times_slower"] == pytest.approx(row["alone"] / row["beside"], rel=0.05) and row["repeats"] == 2
 
 
@@ -305,10 +309,10 @@ def test_the_command_prints_one_json_document(monkeypatch, capsys):
     monkeypatch.setattr(comparison, "REPEATS", 1)
     assert cli.main(["bench", "--json", "--device", "cpu"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"device", "data", "rows"} <= set(document)
+    assert {"device", "data", "rows", "seconds"} <= set(document)
     assert document["rows"][0]["net"] == "784-8-10"
     assert statistics.fmean(row["updates_per_s"] for row in document["rows"]) > 0
-    monkeypatch.setattr(beside, "neighbour", lambda say: [])
+    monkeypatch.setattr(beside, "neighbour", lambda say: {"neighbour": [], "left_out": []})
     assert cli.main(["bench", "--neighbour", "--json", "--device", "cpu"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert all(again[name] == document[name] for name in ("date", "commit", "versions"))

@@ -32,7 +32,7 @@ EPOCHS = 30  # more than a minute on two cores, so that a state is saved in betw
 
 def neighbour(
     say: Callable[[str], None], plans: dict[str, Sequence[Settings]] | None = None, repeats: int = REPEATS
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """Updates a second on two cores, alone and with one busy process on the same two, in turns."""
     if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < CORES:
         raise ValueError("--neighbour needs two cores, and a system that lets processes choose them")
@@ -53,10 +53,13 @@ def neighbour(
                 with _busy(cores):
                     for _, beside in rows:
                         beside.measure()
-    for alone, _ in rows:
-        if alone.failed:
-            say(f"left out: {alone.name}: {alone.failed}")
-    return [_loss(alone, beside) for alone, beside in rows if not alone.failed]
+    left_out = [{"who": alone.name, "why": alone.failed} for alone, _ in rows if alone.failed]
+    for one in left_out:
+        say(f"left out: {one['who']}: {one['why']}")
+    return {
+        "neighbour": [_loss(alone, beside) for alone, beside in rows if not alone.failed],
+        "left_out": left_out,
+    }
 
 
 def _loss(alone: Row, beside: Row) -> dict[str, Any]:

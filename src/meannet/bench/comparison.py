@@ -13,6 +13,7 @@ import torch
 from meannet import device
 from meannet.bench import ours, work
 from meannet.bench.participants import Participant, taking_part
+from meannet.bench.speeds import EAGER, ratios
 from meannet.bench.work import UNITS, Settings, net_name
 
 REPEATS = 9
@@ -77,7 +78,10 @@ def compare(
         shapes = {row.units: replace(row, path="auto", nets=1) for row in every}
         return {units: work.begun(shape, learn) for units, shape in shapes.items()}
 
-    return measured(describe(where), plans or usual(where.type), repeats, say, begun, Row.to_json)
+    found = measured(describe(where), plans or usual(where.type), repeats, say, begun, Row.to_json)
+    for row, ratio in zip(found["rows"], ratios(found["rows"]), strict=True):
+        row["ratio"] = None if ratio is None else round(ratio, 2)
+    return found
 
 
 def measured(
@@ -128,7 +132,7 @@ def usual(where: str) -> dict[str, Sequence[Settings]]:
     fast = [replace(one, path="fast", updates=600 if where == "cuda" else 200) for one in both]
     fleets = [replace(one, nets=FLEET) for one in fast] if where == "cuda" else []
     plain = [replace(one, path="plain", updates=50) for one in both]
-    peers = ("torch-eager", "torch-compile", "jax-scan", *(["sklearn"] if where == "cpu" else []))
+    peers = (EAGER, "torch-compile", "jax-scan", *(["sklearn"] if where == "cpu" else []))
     return {"meannet": [*fast, *fleets, *plain], **dict.fromkeys(peers, both)}
 
 

@@ -27,9 +27,9 @@ class Participant:
         self.who, self.rows, self.folder = who, list(rows), folder
         plan = {"rows": [asdict(row) for row in rows], "cores": list(cores)}
         (folder / f"{who}.json").write_text(json.dumps(plan))
-        # Everyone waits as their own defaults say; ours chooses for itself.
+        # Everyone waits as their own defaults say; our threads that are torch's as the command line has them wait.
         environment = {name: value for name, value in os.environ.items() if name not in WAITING}
-        if who == "meannet-rbm":  # whose threads are torch's: they wait as the command line has them wait
+        if who.startswith("meannet"):
             environment["GOMP_SPINCOUNT"] = SPINS
         with (folder / f"{who}.err").open("w") as errors:
             self.process = subprocess.Popen(

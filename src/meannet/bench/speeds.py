@@ -1,7 +1,7 @@
 """What pages say of `meannet bench`, of its --pretrain, --speech and --images, whose --json is kept under results/."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,26 @@ def blocks(folder: Path, base: Path) -> dict[str, Callable[[], str]]:
     }
 
 
+def ratios(rows: Sequence[dict[str, Any]]) -> list[float | None]:
+    """How many times as fast each is as PyTorch as most people write it, with the same units."""
+    eager = {row["units"]: row["updates_per_s"] for row in rows if row["who"] == EAGER}
+    return [row["updates_per_s"] / eager[row["units"]] if row["units"] in eager else None for row in rows]
+
+
 def speed_table(folder: Path, base: Path) -> str:
     """What `meannet bench --json` found, each file of results/bench a table; PyTorch as most people write it is 1."""
     parts = []
     for path in files(BENCH, folder):
         document = json.loads(path.read_text(encoding="utf-8"))
-        eager = {row["units"]: row["updates_per_s"] for row in document["rows"] if row["who"] == EAGER}
         rows = [
             (
                 _who(row),
                 row["units"],
                 f"{row['updates_per_s']:,.1f} ± {row['spread']:,.1f}",
                 microseconds(row["updates_per_s"]),
-                f"{row['updates_per_s'] / eager[row['units']]:.2f}" if row["units"] in eager else "",
+                "" if ratio is None else f"{ratio:.2f}",
             )
-            for row in document["rows"]
+            for row, ratio in zip(document["rows"], ratios(document["rows"]), strict=True)
         ]
         one = document["rows"][0]
         said = (
@@ -104,7 +109,7 @@ def overhead_table(folder: Path, base: Path) -> str:
         rows = [
             (
                 f"{row['batch']:,}",
-                *(f"{row[who]['ms']:,.2f} ± {row[who]['spread']:,.2f}" for who in PREDICTORS),
+                *(f"{row[who]['ms']:,.2f} ± {row[who]['spread']:,.2f}" if who in row else "" for who in PREDICTORS),
                 f"{row['times_faster']:.2f}",
             )
             for row in found["prediction"]

@@ -42,10 +42,11 @@ def bench_and_tell(options: argparse.Namespace) -> int:
         raise ValueError(f"there is no folder {Path(options.out).parent} to write the curves into; make it first")
     where = device.choose(options.device)
     console = screen.console(stderr=options.json)
+    began = time.perf_counter()
     document = kinds[asked[0]](console, where, options) if asked else tell_comparison(console, where)
     if options.json:
         made = {"date": time.strftime("%Y-%m-%d"), "commit": device.commit(), "versions": device.versions()}
-        print(json.dumps(made | document, indent=1))
+        print(json.dumps(made | document | {"seconds": round(time.perf_counter() - began, 1)}, indent=1))
     return 0
 
 
@@ -57,20 +58,18 @@ def tell_comparison(console: Console, where: Any) -> dict[str, Any]:
 
 
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
-    eager = {row["units"]: row["updates_per_s"] for row in rows if row["who"] == "torch-eager"}
     table = screen.table("who", "units", numbers=("updates/s", "µs", "ratio", "threads", "repeats"))
     for row in rows:
         who = " ".join(filter(None, (row["who"], row["path"])))
         who += f", {row['nets']} nets" if row["nets"] > 1 else ""
         who += f" ({LESS[row['who']]})" if row["who"] in LESS else ""
         speed = row["updates_per_s"]
-        ratio = f"{speed / eager[row['units']]:.2f}" if row["units"] in eager else "–"
         table.add_row(
             who,
             row["units"],
             f"{speed:.1f} ± {row['spread']:.1f}",
             microseconds(speed),
-            ratio,
+            "–" if row["ratio"] is None else f"{row['ratio']:.2f}",
             str(row["threads"]),
             str(row["repeats"]),
         )
@@ -118,9 +117,9 @@ def tell_neighbour(console: Console, where: Any, options: argparse.Namespace) ->
     if where.type != "cpu":
         raise ValueError("--neighbour is about CPUs; use --device cpu")
     console.print(describe(where))
-    rows = beside.neighbour(console.print)
+    found = beside.neighbour(console.print)
     table = screen.table("who", numbers=("updates/s alone", "with a busy neighbour", "times slower", "repeats"))
-    for row in rows:
+    for row in found["neighbour"]:
         table.add_row(
             " ".join(filter(None, (row["who"], row["path"]))),
             f"{row['alone']:.1f} ± {row['alone_spread']:.1f}",
@@ -129,7 +128,7 @@ def tell_neighbour(console: Console, where: Any, options: argparse.Namespace) ->
             str(row["repeats"]),
         )
     console.print(table)
-    return {"device": describe(where), "data": data_name(), "neighbour": rows}
+    return {"device": describe(where), "data": data_name(), **found}
 
 
 def tell_overhead(console: Console, where: Any, options: argparse.Namespace) -> dict[str, Any]:
