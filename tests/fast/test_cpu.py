@@ -131,12 +131,12 @@ def test_kernel_has_every_kind_of_output_weights_of_cases_and_inputs_on_demand(
 
 @pytest.mark.parametrize("units", ["rectified", "logistic"])
 def test_any_number_of_threads_gives_the_same_bits(units):
-    sizes = (40, 150, 130, 70)  # outputs of two panels
-    inputs, targets = cases(40, sizes)
+    sizes = (400, 500, 300, 70)  # enough to do for three threads, and outputs of two panels
+    inputs, targets = cases(80, sizes)
     states = []
-    for count in (1, 2, 3, 5):  # one net after another, and with three threads nets side by side
+    for count in (1, 2, 3, 5):  # three nets: one after another, and with three threads or more side by side
         trained = fleet(sizes, units)
-        engine = Skipping(trained, inputs, targets, 20, LIMITS, use_threads=count)
+        engine = Skipping(trained, inputs, targets, 40, LIMITS, use_threads=count)
         for epoch in range(3):
             engine.epoch(epoch, STEPS, 0.6, never)
         states.append(trained.state())

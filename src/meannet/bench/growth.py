@@ -101,7 +101,10 @@ def parts(one: Settings) -> dict[str, int]:
         # derivatives take 4 each.
         workspace = sum(one.batch * n * (8 * 80 / 64 + 8 + 4 + 4) for n in one.sizes)
         threads = kernel_threads()
-        side_by_side = one.nets >= 4 * threads or (one.nets > 1 and one.nets % threads == 0)  # as in update.cpp
+        rounds = -(-one.nets // threads)
+        side_by_side = (
+            one.nets > 1 and 8 * rounds * threads <= 9 * one.nets
+        )  # as in update.cpp, where nets are not small
         workspaces = threads if side_by_side else 1
         found |= {"panels": state, "workspace": round(workspace * workspaces)} if fast_set() else {}
     return found

@@ -38,6 +38,8 @@ namespace {
 constexpr int LANES = 16;
 constexpr int BLOCK = 64;            // units of a block, which is what one list is about
 constexpr int SLOT = BLOCK + LANES;  // room for a list: whole vectors are stored, the last one perhaps past its end
+constexpr int WHOLE = 32;            // so many cases' worth of work is a step of all weights, whatever the mini-batch
+constexpr int64_t A_THREAD = 12'000'000;  // weights times cases that are worth another thread; measured on two cores
 constexpr float SMALLEST_STEP = 1e-12f;  // derivatives times a smaller one might vanish, and look like a collapse
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
@@ -535,10 +537,19 @@ void turn_on(const float* probabilities, float* states, uint64_t seed, uint32_t 
   }
 }
 
+// How many threads have enough to do in the updates of one net: with less, handing a loop over takes longer than it does.
+int busy_threads(const Shape& shape, int threads) {
+  int64_t weights = 0;
+  for (int k = 0; k < shape.layers; k++) weights += int64_t{shape.sizes[k]} * shape.sizes[k + 1];
+  return static_cast<int>(std::min<int64_t>(threads, 1 + weights * (shape.batch + WHOLE) / A_THREAD));
+}
+
 void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const Tally* tallies, int threads) {
-  // Whole nets side by side where that fills the threads evenly, else the parts of one net after another.
-  const bool side_by_side = shape.nets >= 4 * threads || (shape.nets > 1 && shape.nets % threads == 0);
-  Team team(threads), alone(1);
+  // Whole nets side by side, each thread's without a wait, where that takes an eighth longer at most than the parts of one
+  // net after another would if no thread ever waited.
+  const int busy = busy_threads(shape, threads), rounds = (shape.nets + threads - 1) / threads;
+  const bool side_by_side = shape.nets > 1 && 8 * rounds * busy <= 9 * shape.nets;
+  Team team(side_by_side ? threads : busy), alone(1);
   std::vector<Workspace> work(side_by_side ? threads : 1, Workspace(shape, shape.batch));
   auto train = [&](int net, int thread) {
     Team& helpers = side_by_side ? alone : team;
