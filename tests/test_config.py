@@ -174,6 +174,21 @@ def test_every_recipe_comes_back_from_its_own_json(name):
     assert from_json(json.loads(text)).digest() == recipe.digest()
 
 
+@pytest.mark.parametrize("name", [name for name in recipes.RECIPES if name.startswith("cifar10.")])
+def test_recipes_of_cifar10_say_of_their_learning_rate_what_is_so_from_their_first_weights(name):
+    recipe = recipes.get(name)
+    said = {source.path: source.section for source in recipe.sources}.get("optim.lr", "")
+    small = bool(recipe.conv and recipe.conv.initial_sd)
+    assert ("0.1 reduces the objective" in said) <= small and ("such weights" in said) <= (not small)
+    assert ("learns badly" in said) <= (recipe.optim.lr < 0.01)
+    assert said or any(arm.lr for arm in recipe.arms) or recipe.data.held_out, "a reason for its learning rate"
+
+
+def test_cifar10_pools_has_the_reasons_of_the_net_it_is_set_beside():
+    beside, pools = ({s.path: s for s in recipes.get(f"cifar10.{name}").sources} for name in ("aside", "pools"))
+    assert {path for path in beside | pools if beside.get(path) != pools.get(path)} == {"conv.pool_size"}
+
+
 @EVERY_RECIPE
 def test_every_setting_of_every_recipe_can_be_set_to_its_own_text(name):
     recipe = recipes.get(name)
