@@ -90,6 +90,7 @@ def test_the_page_is_filled_and_marks_predictions(tmp_path):
     assert "| 16 | 16,000 ± 20 |" in page and "150 ± 3 pictures a second and core" in page
     assert "| 2 | 42.0 | 8.0 | 46.0 ± 0.5 | 46.0 | given |" in page
     assert "The model is within 20 %: it is off by 14 % at most, with 8 ranks." in page
+    assert "A GPU with 128 pictures an update takes 12,800, for which 13 cores are needed." in page
     assert "| 64 | 2 |" in page and "| 64 | 128 |" in page
     single = scale.blocks({"training": TRAINING | {"rows": TRAINING["rows"][:1]}})
     assert (

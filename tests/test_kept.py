@@ -300,8 +300,13 @@ def test_a_headline_spans_the_nets_of_an_experiment_and_has_the_papers_figures(r
     keep(results / "mnist.a1" / "9.json", as_fig1(toy, means=(310.0, 190.0, 100.0)))
     title = next(title for title, names in tables.HEADLINES.items() if names == ("mnist.a1",))
     *_, row = tables.headlines_table(results, results.parent).splitlines()
-    told = ("300.0 to 310.0 (paper: 160)", "190.0 to 200.0 (paper: 130)", "100.0 (paper: 110)")
+    told = ("300.0 to 310.0 (paper: 160)", "**190.0 to 200.0** (paper: 130)", "**100.0** (paper: 110)")
     assert row == f"| {title} | {' | '.join(told)} | 2 |"
+
+
+def test_a_headline_is_bold_only_where_every_net_is_beyond_the_spread(results, toy):
+    keep(results / "mnist.a1" / "9.json", as_fig1(toy, beyond=False))
+    assert "**" not in tables.headlines_table(results, results.parent)
 
 
 def test_held_out_errors_are_in_the_table_of_choices_only(results):

@@ -14,9 +14,8 @@ from meannet.kept import markdown_table
 
 GPUS = (1, 2, 4, 8, 16, 32, 64)
 NODE = 8  # GPUs of a machine
-CORES = 16  # beside each GPU, as the machine of the measured one had
+CORES = 16  # beside each GPU, assumed
 PICTURES = 90 * 1_300_000  # of all epochs
-HOURS = 6  # in which they are to be seen
 INSIDE, ACROSS = 300e9, 40e9  # bytes/s, one way and GPU, that exchanges reach: of 450e9 (NVLink 4) and 50e9 (400 Gb/s)
 BACKWARD = 2 / 3  # share of an update behind which an exchange can hide
 NEAR = 0.2  # how close a prediction should be to what was measured
@@ -197,12 +196,13 @@ def _model(cost: Cost) -> str:
         time = f"{128 * cost.picture:.2f} ms for 128 pictures (measured)"
     else:
         time = f"{cost.fixed:.2f} ms and {time} (measured, from two sizes of mini-batch)"
-    loader, needed = "The loader was not measured, and nothing here is limited by it.", PICTURES / HOURS / 3600
+    loader = "The loader was not measured, and nothing here is limited by it."
     if cost.loader < math.inf:
+        needed = 1000 * 128 / cost.compute(128)
         loader = (
             f"The loader gives {_whole(cost.core)} pictures a second and core (measured), and {_whole(cost.loader)} "
-            f"beside each GPU, if {CORES} cores there do as much each (assumed; the measured GPU had so many). "
-            f"90 epochs in {HOURS} hours need {_whole(needed)}, which is {math.ceil(needed / cost.core)} cores."
+            f"beside each GPU, if {CORES} cores there do as much each (assumed). A GPU with 128 pictures an update "
+            f"takes {_whole(needed)}, for which {math.ceil(needed / cost.core)} cores are needed."
         )
     return (
         f"One GPU's share of an update takes {time}. The gradients are {cost.gradient_bytes / 1e6:.0f} MB of float32 "
@@ -235,7 +235,8 @@ def _predictions(cost: Cost, *, shared: bool) -> str:
     said = (
         "All rows are predictions: GPU and loader were measured on different machines. Efficiency is relative to the "
         "first row. Of two figures, the first has the exchange in full. Several ranks do not capture their updates in "
-        "a graph, as the measured one does, so theirs may take longer."
+        "a graph, as the measured one does, so theirs may take longer. The recipe's bound on incoming weights, which "
+        "was not measured, is left out."
     )
     return f"{markdown_table(heads, rows, right=range(6))}\n\n{said}"
 
