@@ -11,6 +11,7 @@ from meannet.kept.tables import TITLES
 from meannet.report.written import count, short
 
 PICTURED = "mnist.a1", "digits"
+OMITTED = {"dropout": "omits hidden units", "dropout+input": "inputs too"}
 
 
 def picture(results: Sequence[Result]) -> str:
@@ -61,10 +62,11 @@ def picture_words(results: Sequence[Result]) -> tuple[str, str]:
         title = f"Omitting units takes test errors on {name} from {span_of(last[over])} to {span_of(last[best])}"
     else:
         title = f"Test errors on {name}: " + ", ".join(f"{arm} {span_of(values)}" for arm, values in last.items())
-    nets = ", ".join(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
+    nets = list(dict.fromkeys(arm["net"] for result in results for arm in result["arms"]))
     seeds = max(len(arm["seeds"]) for result in results for arm in result["arms"])
-    lines = "a line each, mean" if "," in nets else "mean"
-    return title, f"{nets}: {lines} of {seeds} seeds; bands: least to most"
+    lines = f"{len(nets)} nets, a line each: mean" if len(nets) > 1 else f"{nets[0]}: mean"
+    arms = [f"{name} {OMITTED[name]}" for name in last if name in OMITTED]
+    return title, "; ".join((f"{lines} of {seeds} seeds", "bands: least to most", ", ".join(arms)))
 
 
 def ends(results: Sequence[Result]) -> dict[str, list[float]]:
