@@ -142,6 +142,12 @@ def test_links_lead_somewhere(page):
     assert [target for target in inside if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_kept_files_that_a_page_names_exist(page):
+    named = re.findall(r"`(results/[a-z][^`\s]+\.json)`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (PROJECT / path).exists()] == []
+
+
 def test_the_paper_map_names_every_recipe_and_only_recipes_that_exist():
     named = set(re.findall(r"`((?:digits|mnist|timit|reuters|cifar10|imagenet)(?:\.\w+)?|claims\.\w+)`", MAP)) | set(
         re.findall(r"<!-- kept ([\w.]+) -->", MAP)
