@@ -74,7 +74,10 @@ class _RBM(Pretrained):
         return self._each(X, lambda inputs: rbm.free_energy(self._machine, inputs))
 
     def log_partition(self, temperatures: int = 1000, particles: int = 100) -> tuple[float, float, float]:
-        """The log partition function by annealed importance sampling, and the ends of three standard errors."""
+        """The log partition function by annealed importance sampling, and the ends of three standard errors.
+
+        What is drawn follows from the seed of the fit, so that each call gives the same.
+        """
         found = ais.log_partition(self._machine, temperatures=temperatures, particles=particles)
         return found.log_partition.item(), found.low.item(), found.high.item()
 

@@ -87,7 +87,10 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self._each(X, self._features)
 
     def sample(self, n_samples: int = 100, steps: int = 1000) -> np.ndarray:
-        """Inputs drawn from the model: means of the visible units at the end of chains that begin at random states."""
+        """Means of the visible units given drawn hidden states, at the end of chains that begin at random states.
+
+        On average they are the model's mean. They follow from the seed of the fit: each call gives the same.
+        """
         check_is_fitted(self)
         if n_samples < 1 or steps < 1:
             raise ValueError(f"n_samples and steps must be 1 or more; got {n_samples!r} and {steps!r}")

@@ -126,11 +126,15 @@ def samples(
 ) -> Tensor | None:
     """Visible means at the end of chains that begin at the first cases, (nets, count, visible); None when stopped.
 
-    In a deep belief net the chains are those of its top layer, and what they end in is passed down layer by layer.
+    They are means given drawn states of the first hidden layer, so that they average to what the model expects. In a
+    deep belief net the chains are those of its top layer, and states that end them are drawn down layer by layer.
     """
     steps = stack.settings.gibbs if steps is None else steps
-    draws = Draws(stack.seeds, 129 + len(stack.stages), 0)
     start = block(inputs, range(min(count, len(inputs)))).expand(len(stack.seeds), -1, -1)
+
+    def draws(step: int) -> Draws:
+        return Draws(stack.seeds, 129 + len(stack.stages), step)
+
     if stack.dbm is not None:
         made = stack.dbm
         first, _ = boltzmann.mean_field(made, start)
@@ -138,19 +142,20 @@ def samples(
         for step in range(steps):
             if stop():
                 return None
-            draws = Draws(stack.seeds, draws.stage, step)
-            inside = rbm.sample_visible(made.folded, rbm.sample_hidden(made.folded, inside, draws), draws)
+            own = draws(step)
+            inside = rbm.sample_visible(made.folded, rbm.sample_hidden(made.folded, inside, own), own)
         return rbm.hidden_means(made.folded, inside)[..., : made.inputs]
     *below, top = stack.layers
     state = features(stack, start, len(below))
     for step in range(steps):
         if stop():
             return None
-        state = rbm.gibbs(top, state, Draws(stack.seeds, draws.stage, step), 1)
-    hidden = rbm.hidden_means(top, state)
-    for layer in (top, *below[::-1]):
-        hidden = rbm.visible_means(layer, hidden)
-    return hidden
+        state = rbm.gibbs(top, state, draws(step), 1)
+    last = draws(steps)
+    state = rbm.sample_hidden(top, state, last)
+    for layer in stack.layers[:0:-1]:
+        state = rbm.sample_visible(layer, state, last)
+    return rbm.visible_means(stack.layers[0], state)
 
 
 def open_stage(stack: Stack, stage: Stage, inputs: Inputs | None = None) -> None:
