@@ -15,6 +15,8 @@ from sklearn.pipeline import make_pipeline
 
 from meannet import DBM, DBN, BernoulliRBM, DropoutClassifier, DropoutRegressor, GaussianRBM, checkpoint
 from meannet.checkpoint import CheckpointError
+from meannet.estimators.parameters import net_seeds
+from meannet.pretrain.rbm import initial_rbm
 
 SHORT = {"epochs": 5, "random_state": 0}
 EVERY = [
@@ -113,6 +115,51 @@ def test_a_saved_transformer_is_the_same_and_samples_look_like_inputs(estimator,
     (tmp_path / "it").write_bytes(damaged)
     with pytest.raises(CheckpointError, match="damaged"):
         type(found).load(tmp_path / "it")
+
+
+@pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__ + getattr(e, "visible", ""))
+def test_parameters_set_after_the_fit_wait_for_the_next(estimator, digits, tmp_path):
+    X, _ = digits
+    found = clone(estimator).fit(X)
+    features, drawn = found.transform(X), found.sample(2, 3)
+    other = {"n_components": 9} if hasattr(found, "n_components") else {"hidden": (9, 8), "steps": 2}
+    other |= {"sweeps": 1, "chains": 3} if hasattr(found, "sweeps") else {}
+    found.set_params(**other, random_state=7, batch=3).save(tmp_path / "it")
+    again = DBN.load(tmp_path / "it") if isinstance(found, DBN) else type(found).load(tmp_path / "it")
+    assert again.get_params() == found.get_params()
+    for one in (found, again):
+        assert np.array_equal(one.transform(X), features) and np.array_equal(one.sample(2, 3), drawn)
+        assert len(one.get_feature_names_out()) == features.shape[1]
+    assert again.fit(X[:99]).transform(X).shape[1] == len(again.get_feature_names_out()) < 10
+
+
+def test_a_classifier_keeps_the_layers_that_its_frozen_stack_was_fitted_with(digits, tmp_path):
+    X, y = digits[0][:99], digits[1][:99]
+    stack = DBN((6, 5), **SHORT).fit(X)
+    few = {"epochs": 1, "random_state": 0}
+    wanted = DropoutClassifier(pretrain=FrozenEstimator(stack), **few).fit(X, y).predict_proba(X)
+    stack.set_params(hidden=(9, 9, 9))
+    net = DropoutClassifier(pretrain=FrozenEstimator(stack), **few).fit(X, y)
+    net.save(tmp_path / "net")
+    again = DropoutClassifier.load(tmp_path / "net")
+    assert again.pretrain.hidden == (9, 9, 9)
+    for one in (net, again, again.fit(X, y)):
+        assert np.array_equal(one.predict_proba(X), wanted)
+
+
+def test_each_net_of_a_classifier_starts_from_a_stack_of_its_own(digits):
+    X, y = digits
+    few = {"epochs": 1, "lr": 1e-9, "dropout_hidden": 0.0, "random_state": 0}
+    three = DropoutClassifier(pretrain=DBN((20, 10), **SHORT), n_nets=3, **few).fit(X[:300], y[:300])
+    one = DropoutClassifier(pretrain=DBN((20, 10), **SHORT), **few).fit(X[:300], y[:300])
+    for weights, alone, kept in zip(
+        three._fleet.weights, one._fleet.weights, three.pretrain_.components_, strict=False
+    ):
+        np.testing.assert_allclose(weights[0], alone[0], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(weights[0], kept, atol=1e-6)  # the attribute is the first net's
+        assert (weights[1] - weights[2]).abs().mean() > 0.05
+    moved = (three._fleet.weights[0] - initial_rbm(64, 20, net_seeds(0, 3), sd=0.1).weights).std((1, 2))
+    assert 0.02 < moved.max() < 1.2 * moved.min()  # all three were trained, from seeds of their own
 
 
 def test_they_work_in_pipelines_and_searches(digits):

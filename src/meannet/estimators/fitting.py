@@ -31,6 +31,7 @@ from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
+from meannet.pretrain.stack import Stack
 from meannet.pretrain.unrolled import install_
 from meannet.train import Epoch, Fault, Why, train
 
@@ -176,7 +177,7 @@ class DropoutNet(Parameters):
         self, x: Matrix, targets: np.ndarray, rows: np.ndarray, weights: np.ndarray | None, device: torch.device
     ) -> Fleet:
         """New nets; the scales of inputs and targets, and an empty record."""
-        self.pretrain_ = self._pretrained(x, rows)
+        self.pretrain_, stack = self._pretrained(x, rows)
         self._scaling = Scaling.none(x.shape[1])
         if self.pretrain_ is not None:
             self._scaling = self.pretrain_._scaling
@@ -187,15 +188,15 @@ class DropoutNet(Parameters):
         fleet = self._new_fleet(x.shape[1], *self._outputs(), device)
         if fleet.output == "linear":  # a target that never varies needs no net to be predicted
             fleet.weights[-1][:, self._tensor(targets[rows], device).abs().amax(0) < CONSTANT] = 0
-        if self.pretrain_ is not None:
-            install_(fleet, self.pretrain_._stack, scale_up=True)
+        if stack is not None:
+            install_(fleet, stack, scale_up=True)
             fleet.weights[-1].mul_(0.01)  # so that the layers below keep still until it has learned something
         return fleet
 
-    def _pretrained(self, x: Matrix, rows: np.ndarray) -> Any:
-        """The stack to start from, fitted to the cases unless it is frozen; None where there is none."""
+    def _pretrained(self, x: Matrix, rows: np.ndarray) -> tuple[Any, Stack | None]:
+        """What to start from, fitted to the cases unless it is frozen, and a stack for each net, or one for all."""
         if self.pretrain is None:
-            return None
+            return None, None
         if isinstance(self.pretrain, FrozenEstimator):
             frozen = self.pretrain.estimator
             check_is_fitted(frozen)
@@ -204,11 +205,11 @@ class DropoutNet(Parameters):
             ours, theirs = (getattr(one, "feature_names_in_", None) for one in (self, frozen))
             if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
                 raise ValueError("The feature names should match those that pretrain was fitted on, in the same order.")
-            return frozen
-        stack = clone(self.pretrain)
-        if stack.random_state is None and self.random_state is not None:
-            stack.set_params(random_state=self._seed)
-        return stack.fit(x[rows])
+            return frozen, frozen._stack
+        fitted = clone(self.pretrain)
+        if fitted.random_state is None and self.random_state is not None:
+            fitted.set_params(random_state=self._seed)
+        return fitted, fitted._fit(x[rows], self.n_nets)
 
     def _follow(
         self, epochs: Iterator[Epoch], fleet: Fleet, total: int, x: Matrix, targets: np.ndarray, held: np.ndarray | None

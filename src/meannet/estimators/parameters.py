@@ -138,11 +138,9 @@ class Parameters(BaseEstimator):
 
     def _hidden(self) -> tuple[int, ...]:
         if self.pretrain is not None:
-            from meannet.estimators.pretrained import belief_net
+            from meannet.estimators.pretrained import layer_sizes
 
-            found = belief_net(self.pretrain)
-            assert found is not None
-            return found._hidden()
+            return layer_sizes(self.pretrain)
         return _sizes(self.hidden)
 
     def _shape(self) -> dict[str, Any]:

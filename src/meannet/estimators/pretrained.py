@@ -333,7 +333,7 @@ class DBM(Pretrained):
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self._stack.dbm is not None
-        return dbm.mean_field(self._stack.dbm, inputs, sweeps=self.sweeps)[1]
+        return dbm.mean_field(self._stack.dbm, inputs, sweeps=self._stack.settings.joint.sweeps)[1]
 
     def _visible(self, X: Matrix) -> str:
         return "bernoulli"
@@ -365,3 +365,11 @@ def belief_net(pretrain: Any) -> "DBN | _RBM | None":
     """The stack that a classifier may start from, frozen or not; None where it is none."""
     inner = pretrain.estimator if isinstance(pretrain, FrozenEstimator) else pretrain
     return inner if isinstance(inner, DBN | _RBM) else None
+
+
+def layer_sizes(pretrain: Any) -> tuple[int, ...]:
+    """Of a classifier's hidden layers: of a frozen stack those it has, of others those it is to have."""
+    stack = belief_net(pretrain)
+    assert stack is not None
+    fitted = isinstance(pretrain, FrozenEstimator) and hasattr(stack, "_stack")
+    return stack._stack.sizes[1:] if fitted else stack._hidden()

@@ -44,7 +44,8 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
         Bring inputs to mean 0 and standard deviation 1, and draw outliers in to 3 of these; sparse inputs are not
         shifted.
     n_nets : int
-        Nets that are trained side by side from seeds of their own, and averaged.
+        Nets that are trained side by side from seeds of their own, and averaged; each has a `pretrain` of its own, but
+        for a frozen one.
     pretrain : DBN, BernoulliRBM, GaussianRBM or None
         What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
         `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to

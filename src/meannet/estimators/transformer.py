@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -16,10 +17,11 @@ from meannet import __version__, checkpoint
 from meannet.config import Pretrain
 from meannet.estimators.allowed import PARAMETERS, check, either, layers, number, whole
 from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs, flat
-from meannet.estimators.parameters import all_or_nothing, on_device, seed_of
+from meannet.estimators.parameters import all_or_nothing, net_seeds, on_device, seed_of
 from meannet.estimators.progress import Line
 from meannet.pretrain import stack
 from meannet.pretrain.draws import Draws
+from meannet.pretrain.rbm import RBM
 from meannet.pretrain.stack import Stack, new_stack
 from meannet.pretrain.stages import Diverged, pretrain
 
@@ -39,6 +41,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     verbose: int
     n_features_in_: int
     feature_names_in_: np.ndarray
+    _asked: dict[str, Any]  # the parameters of the fit; those of the estimator may be set to others since
     _stack: Stack
     _scaling: Scaling
 
@@ -50,21 +53,29 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from inputs (cases, features), dense or sparse; targets are ignored."""
+        self._fit(X)
+        return self
+
+    def _fit(self, X: Any, nets: int = 1) -> Stack:
+        """Fit to inputs, with a seed of its own for each net; gives the stack of all nets, and keeps the first's."""
         with all_or_nothing(self):
             self._check_parameters()
             X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
-            self._fit(X)
-        return self
+            self._seed = seed_of(self.random_state)
+            made = self._train(X, nets)
+            self._asked = self._parameters()
+            self.n_iter_ = len(self.history_)
+            self._stack = _first(made)
+        return made
 
-    def _fit(self, X: Matrix) -> None:
-        self._seed = seed_of(self.random_state)
+    def _train(self, X: Matrix, nets: int) -> Stack:
         kind = self._visible(X)
         self._scaling = scaling(X, kind)
         sizes = (X.shape[1], *self._hidden())
         settings = self._settings(kind, X.shape[0])
-        products = sum(below * above for below, above in pairwise(sizes)) * X.shape[0] * 5 * settings.epochs[0]
+        products = sum(below * above for below, above in pairwise(sizes)) * X.shape[0] * 5 * settings.epochs[0] * nets
         device = on_device(self.device, products)
-        made = new_stack(settings, sizes, 1, [self._seed], device)
+        made = new_stack(settings, sizes, 1, net_seeds(self._seed, nets), device)
         inputs = dense_inputs(X, np.arange(X.shape[0]), self._scaling, device)
         self.history_: list[dict[str, Any]] = []
         line = Line(sum(one.epochs for one in made.stages), bool(self.verbose))
@@ -79,8 +90,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"{error.what}; lower {setting} of the {type(self).__name__}") from None
         finally:
             line.close()
-        self.n_iter_ = len(self.history_)
-        self._keep(made)
+        return made
 
     def transform(self, X: Any) -> np.ndarray:
         """The features: probabilities that the units of the last hidden layer are on, float64 (cases, units)."""
@@ -104,8 +114,8 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one checksummed safetensors file, without pickle."""
         tensors, learned = self._learned()
-        parameters = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        if self.random_state is not None:
+        parameters = self._parameters()
+        if isinstance(self.random_state, np.random.RandomState):
             parameters["random_state"] = self._seed
         facts = {
             "format": FORMAT,
@@ -122,8 +132,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if facts.get("format") != FORMAT or facts.get("estimator") != cls.__name__:
             what = f"{facts.get('estimator', 'no estimator')} in format {facts.get('format')}"
             raise ValueError(f"{path} holds {what}, not {cls.__name__} in format {FORMAT}")
-        parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in facts["parameters"].items()}
-        made = cls(**parameters)
+        made = cls(**_again(facts["parameters"]))
         made._learn_again(tensors, facts)
         return made
 
@@ -135,8 +144,9 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             "scale": torch.from_numpy(self._scaling.scale),
         }
         return tensors, {
+            "asked": self._asked,
             "kind": self._stack.settings.visible,
-            "cases": self._cases,
+            "cases": self._stack.settings.batch,
             "seed": self._seed,
             "history": self.history_,
             "names": self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None,
@@ -149,27 +159,20 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_features_in_ = len(self._scaling.mean)
         if facts["names"] is not None:
             self.feature_names_in_ = np.array(facts["names"], dtype=object)
-        kept = new_stack(
-            self._settings(facts["kind"], facts["cases"]), (self.n_features_in_, *self._hidden()), 1, [self._seed]
-        )
+        self._asked = facts.get("asked") or self._parameters()  # files once said nothing of it
+        as_fitted = type(self)(**_again(self._asked))
+        settings = as_fitted._settings(facts["kind"], facts["cases"])
+        kept = new_stack(settings, (self.n_features_in_, *as_fitted._hidden()), 1, [self._seed])
         kept.restore(tensors, len(kept.stages), 0)
-        self._keep(kept)
+        self._stack = _first(kept)
+
+    def _parameters(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return {name: _plain(value) for name, value in self.get_params(deep=False).items()}
 
     @property
     def _n_features_out(self) -> int:
-        return self._hidden()[-1]
-
-    def _keep(self, made: Stack) -> None:
-        """The trained stack on the CPU, in float64: features must not depend on how cases are cut into blocks."""
-        self._cases = made.settings.batch
-        made.seeds = made.seeds.cpu()
-        for machine in [*made.layers, *([made.dbm.folded] if made.dbm else [])]:
-            machine.seeds = made.seeds
-            for name, tensor in machine.state().items():
-                setattr(machine, name, tensor.cpu().double())
-        if made.dbm:
-            made.dbm.chains, made.dbm.activities = made.dbm.chains.cpu().double(), made.dbm.activities.cpu().double()
-        self._stack = made
+        return self._stack.sizes[-1]
 
     def _each(self, X: Any, function: Any) -> np.ndarray:
         """What a function of scaled cases (1, cases, features) gives, a block of cases at a time."""
@@ -236,8 +239,28 @@ def scaling(X: Matrix, kind: str) -> Scaling:
     return Scaling(least, np.where(most > least, most - least, 1.0))
 
 
+def _first(made: Stack) -> Stack:
+    """The first net's, on the CPU and in float64: features must not depend on how cases are cut into blocks."""
+    seeds = made.seeds[:1].cpu()
+
+    def own(machine: RBM) -> RBM:
+        held: dict[str, Any] = {name: tensor[:1].cpu().double() for name, tensor in machine.state().items()}
+        return replace(machine, seeds=seeds, **held)
+
+    both = made.dbm
+    if both is not None:
+        chains, activities = (tensor[:1].cpu().double() for tensor in (both.chains, both.activities))
+        both = replace(both, folded=own(both.folded), chains=chains, activities=activities)
+    return replace(made, seeds=seeds, layers=[own(layer) for layer in made.layers], dbm=both)
+
+
 def in_unit_interval(X: Matrix) -> bool:
     return bool(X.min() >= 0 and X.max() <= 1)
+
+
+def _again(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that JSON has held."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()}
 
 
 def _plain(value: Any) -> Any:
