@@ -1,5 +1,6 @@
 """The pretrained transformers in use: features, pipelines, finetuning, few labels, and files."""
 
+import itertools
 import os
 import signal
 
@@ -23,7 +24,7 @@ EVERY = [
     BernoulliRBM(30, **SHORT),
     GaussianRBM(30, **SHORT),
     DBN((30, 20), **SHORT),
-    DBN((30, 20), visible="gaussian", **SHORT),
+    DBN((30, 20), visible="gaussian", persistent=True, momentum=(0.5, 0.5), **SHORT),
     DBM((30, 20), joint_epochs=3, **SHORT),
 ]
 
@@ -83,6 +84,30 @@ def test_the_fit_raises_the_likelihood_of_the_cases_and_the_partition_function_i
     exact = np.logaddexp.reduce(-long.free_energy(states))
     estimate, low, high = long.log_partition()
     assert low < exact < high and estimate == pytest.approx(exact, abs=0.2)
+
+
+def test_a_boltzmann_machines_bound_is_below_the_log_probability_and_close(digits):
+    X = (digits[0][:300, 2:60:6] > 0.5).astype(float)  # 10 units
+    found = DBM((4, 3), epochs=40, joint_epochs=20, random_state=0).fit(X)
+    v, first = (np.array(list(itertools.product((0.0, 1.0), repeat=n))) for n in (10, 4))
+    (w1, w2), folded = found.components_, found._stack.dbm.folded
+    a, c = np.split(folded.hidden_biases[0].numpy(), [10])
+    table = (v @ a)[:, None] + first @ folded.visible_biases[0].numpy() + v @ w1.T @ first.T
+    table += np.logaddexp(0, first @ w2.T + c).sum(1)  # the second layer summed out
+    log_z = np.logaddexp.reduce(table, axis=None)
+    estimate, low, high = found.log_partition(300)
+    assert low < log_z < high and estimate == pytest.approx(log_z, abs=0.1)
+    gap = np.logaddexp.reduce(table, axis=1) - log_z - found.bound(v, log_z)
+    assert (gap >= -1e-9).all() and 0 < gap.mean() < 0.3
+    np.testing.assert_allclose(found.bound(v, 2.0), found.bound(v) - 2.0)
+
+
+def test_the_layers_of_a_belief_net_may_keep_chains(digits):
+    X, _ = digits
+    few = {"epochs": 3, "momentum": (0.5, 0.5), "random_state": 0}
+    deep, one = DBN((30, 20), persistent=True, **few).fit(X), BernoulliRBM(30, persistent=True, **few).fit(X)
+    np.testing.assert_allclose(deep.components_[0], one.components_, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(deep.components_[0], DBN(30, **few).fit(X).components_[0], atol=0.01)
 
 
 def test_gaussian_features_do_not_depend_on_the_inputs_scale(digits):
@@ -177,6 +202,26 @@ def test_inputs_on_another_scale_than_those_of_the_fit_are_warned_of(digits):
     fitted = BernoulliRBM(5, **SHORT).fit(X)
     with pytest.warns(UserWarning, match=r"reach from 0 to 255, and those of the fit were in \[0, 1\]"):
         fitted.transform(255 * X)
+
+
+def test_a_classifier_warns_of_inputs_on_another_scale_than_its_frozen_stacks(digits):
+    X, y = digits[0][:60], digits[1][:60]
+    net = DropoutClassifier(pretrain=FrozenEstimator(DBN((5,), **SHORT).fit(X)), epochs=1, random_state=0)
+    net.fit(X, y)  # warnings are errors here
+    with pytest.warns(UserWarning, match=r"reach from 0 to 255, and those of the fit were in \[0, 1\]") as caught:
+        net.fit(255 * X, y)
+    assert caught[0].filename == __file__
+
+
+def test_inputs_that_are_nearly_in_the_unit_interval_are_told_what_auto_makes_of_them(digits):
+    X = digits[0].copy()
+    X[3, 4] = 1.0001
+    with pytest.warns(UserWarning, match="reach from 0 to 1.0001, so that visible='auto' takes Gaussian") as caught:
+        found = DBN(5, **SHORT).fit(X)
+    assert found._stack.settings.visible == "gaussian" and caught[0].filename == __file__
+    for clear in (DBN(5, visible="bernoulli", **SHORT), DBN(5, visible="gaussian", **SHORT)):
+        clear.fit(X)  # warnings are errors here
+    DBN(5, **SHORT).fit(16 * X)
 
 
 def test_layer_sizes_may_be_numpys_whole_numbers(digits):
@@ -282,12 +327,32 @@ def test_what_cannot_be_pretrained_from_is_refused_in_one_line(digits):
         DBM(5).fit(X)
     with pytest.raises(ValueError, match="'lr' parameter of DBN must be None or a float"):
         DBN(lr=-1).fit(X)
+    for other in (BernoulliRBM(lr=None), GaussianRBM(lr=None), DBM(lr=None)):
+        with pytest.raises(ValueError, match=r"'lr' parameter of \w+ must be a float .* Got None instead"):
+            other.fit(X)
+    with pytest.raises(ValueError, match=r"'steps' parameter of DBN must be an int in the range \[1, 999\]"):
+        DBN(steps=1000).fit(X)
     with pytest.raises(ValueError, match="X has 3 features, but there are 30 hidden units"):
         BernoulliRBM(30, **SHORT).fit(X).inverse_transform(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"'hidden' parameter of DBN must be .* Got \[\] instead"):
         DBN([]).fit(X)
     with pytest.raises(ValueError, match="Input contains NaN"):
         BernoulliRBM(30, **SHORT).fit(X).inverse_transform(np.full((2, 30), np.nan))
+
+
+def test_counts_of_samples_steps_temperatures_and_particles_are_whole_and_large_enough(digits):
+    X, _ = digits
+    for found in (BernoulliRBM(5, **SHORT).fit(X), DBM((5, 4), joint_epochs=1, **SHORT).fit(X)):
+        for wrong in (0, 2.5, "3", True, None):
+            with pytest.raises(ValueError, match=r"n_samples must be an int in the range \[1, .*; got"):
+                found.sample(wrong)
+            with pytest.raises(ValueError, match="steps must be an int"):
+                found.sample(2, steps=wrong)
+            with pytest.raises(ValueError, match="temperatures must be an int"):
+                found.log_partition(wrong)
+            with pytest.raises(ValueError, match=r"particles must be an int in the range \[2, "):
+                found.log_partition(10, 1 if wrong == 0 else wrong)
+        assert found.sample(np.int64(2), np.int32(1)).shape == (2, 64)
 
 
 def test_a_frozen_stack_must_have_been_fitted_to_the_same_inputs(digits):

@@ -62,6 +62,15 @@ def test_a_states_bits_do_not_depend_on_companions_or_on_the_size_of_the_batch()
     assert not Draws(SEEDS, 0, 5).on(p).equal(Draws(SEEDS, 0, 4).on(p))
 
 
+def test_an_update_cannot_draw_in_the_place_of_the_next_stage():
+    p = probabilities()
+    last = Draws(SEEDS, 0, 0, taken=module.PLACES - 1)
+    last.on(p)
+    for draw in (lambda: last.on(p), lambda: last.one_of(p), lambda: last.around(p), last.next):
+        with pytest.raises(ValueError, match="an update has 65536 draws of states and no more"):
+            draw()
+
+
 def test_certain_states_are_certain_and_others_as_frequent_as_asked():
     p = torch.tensor([0.0, 1.0, 0.3, 0.99]).repeat(3, 1500, 50)
     share = Draws(SEEDS, 0, 0).on(p).view(3, -1, 4).mean(1).double()

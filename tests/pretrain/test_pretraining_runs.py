@@ -131,6 +131,10 @@ def test_the_command_line_shows_sets_and_runs_pretraining(tmp_path, monkeypatch,
     assert "two layers for a deep Boltzmann machine" in capsys.readouterr().err
     assert main(["show", "mnist.a2_dbn", "--set", "pretrain.lr=-1"]) == 2
     assert "pretrain.lr must be" in capsys.readouterr().err
+    for setting in ("pretrain.steps=1000", "pretrain.joint.steps=1000", "pretrain.steps_every=0,0,1"):
+        assert main(["show", "mnist.a2_dbm", "--set", "pretrain.epochs=1000", "--set", setting]) == 2
+        assert f"{setting.partition('=')[0]} must be" in capsys.readouterr().err
+    assert main(["show", "mnist.a2_dbm", "--set", "pretrain.epochs=999", "--set", "pretrain.steps_every=1"]) == 0
 
 
 @BOTH

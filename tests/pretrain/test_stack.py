@@ -286,6 +286,12 @@ def test_nets_that_see_their_own_inputs_train_as_each_would_alone(path):
             torch.testing.assert_close(ours[net : net + 1].cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_a_stack_has_fewer_layers_than_there_are_stages_of_draws():
+    stack.new_stack(DBN, (2,) * 121, 2, [0])
+    with pytest.raises(ValueError, match="a stack has 120 layers at most, not 121"):
+        stack.new_stack(DBN, (2,) * 122, 2, [0])
+
+
 def test_a_machine_that_diverges_is_named_with_the_setting_to_lower():
     with pytest.raises(stages.Diverged, match=r"layer 1 of 2, 12-7, epoch \d, seed \d: .* lower pretrain.lr"):
         trained(replace(GAUSSIAN, lr=(1e6,), epochs=(50,)))

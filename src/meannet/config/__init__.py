@@ -2,6 +2,7 @@
 
 from meannet.config.experiment import Experiment, from_json
 from meannet.config.parts import (
+    MOST_STEPS,
     PERCENT,
     PHONES,
     Adapt,
@@ -23,6 +24,7 @@ from meannet.config.paths import override, settings
 from meannet.config.values import nearest, none_of, text_of, to_json
 
 __all__ = [
+    "MOST_STEPS",
     "PERCENT",
     "PHONES",
     "Adapt",

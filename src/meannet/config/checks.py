@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meannet.config.parts import Adapt, Arm, Conv, Patches, Pretrain, Speech
+from meannet.config.parts import MOST_STEPS, Adapt, Arm, Conv, Patches, Pretrain, Speech
 from meannet.config.values import text_of
 
 if TYPE_CHECKING:
@@ -191,9 +191,13 @@ def _check_pretraining(e: "Experiment", p: Pretrain, need: Callable[[bool, str, 
         values = getattr(p, name)
         good = bool(values) and all(least <= value < math.inf for value in values)
         need(good, f"pretrain.{name}", values, f"{'above' if least else 'at least'} 0, for each layer or for all")
-    for name, least, most in (("steps", 1, 1000), ("batch", 1, 2**31), ("momentum_epochs", 0, 2**31)):
+    for name, least, most in (("steps", 1, MOST_STEPS), ("batch", 1, 2**31 - 1), ("momentum_epochs", 0, 2**31 - 1)):
         count = getattr(p, name)
-        need(least <= count < most, f"pretrain.{name}", count, f"from {least} to {most - 1}")
+        need(least <= count <= most, f"pretrain.{name}", count, f"from {least} to {most}")
+    layers = range(max(len(p.epochs), len(p.steps_every)))
+    grown = max((p.of("epochs", k) - 1) // (p.of("steps_every", k) or math.inf) for k in layers)
+    few = p.steps + grown <= MOST_STEPS
+    need(few, "pretrain.steps_every", p.steps_every, f"so large that Gibbs steps end at {MOST_STEPS} or fewer")
     for name in ("momentum_start", "momentum_end"):
         need(0 <= getattr(p, name) < 1, f"pretrain.{name}", getattr(p, name), "at least 0 and below 1")
     need(p.softmax_epochs >= 0, "pretrain.softmax_epochs", p.softmax_epochs, "0 or more")
@@ -202,6 +206,7 @@ def _check_pretraining(e: "Experiment", p: Pretrain, need: Callable[[bool, str, 
     j = p.joint
     for name, least in (("epochs", 1), ("sweeps", 1), ("chains", 1), ("steps", 1)):
         need(getattr(j, name) >= least, f"pretrain.joint.{name}", getattr(j, name), f"{least} or more")
+    need(j.steps <= MOST_STEPS, "pretrain.joint.steps", j.steps, f"{MOST_STEPS} or fewer")
     need(0 < j.lr < math.inf, "pretrain.joint.lr", j.lr, "above 0")
     need(0 < j.lr_decay <= 1, "pretrain.joint.lr_decay", j.lr_decay, "above 0 and at most 1")
     need(0 <= j.lr_least < math.inf, "pretrain.joint.lr_least", j.lr_least, "0 or more")

@@ -156,6 +156,9 @@ class Adapt:
     worst: float = -5.0  # log probability below which it does not matter how wrong a thinned network is
 
 
+MOST_STEPS = 999  # Gibbs steps of one update
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint:
     """Training of all layers of a deep Boltzmann machine together."""

@@ -23,12 +23,20 @@ def check(estimator: BaseEstimator, known: Mapping[str, Allowed]) -> None:
             raise ValueError(f"The {name!r} parameter of {kind} must be {allowed}. Got {value!r} instead.")
 
 
-def whole(least: int) -> Allowed:
+def check_counts(least: int, **given: Any) -> None:
+    """Refuse an argument of a method that is not a whole number from `least` on."""
+    good, allowed = whole(least)
+    for name, value in given.items():
+        if not good(value):
+            raise ValueError(f"{name} must be {allowed}; got {value!r}")
+
+
+def whole(least: int, most: int = 2**31 - 1) -> Allowed:
     def good(value: Any) -> bool:
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return whole and least <= cast(int, value) < 2**31
+        return whole and least <= cast(int, value) <= most
 
-    return good, f"an int in the range [{least}, 2147483647]"
+    return good, f"an int in the range [{least}, {most}]"
 
 
 def number(least: float, most: float, *, closed: bool = False) -> Allowed:

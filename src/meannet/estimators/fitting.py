@@ -205,6 +205,7 @@ class DropoutNet(Parameters):
             ours, theirs = (getattr(one, "feature_names_in_", None) for one in (self, frozen))
             if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
                 raise ValueError("The feature names should match those that pretrain was fitted on, in the same order.")
+            frozen._compare_scale(x, stacklevel=7)
             return frozen, frozen._stack
         fitted = clone(self.pretrain)
         if fitted.random_state is None and self.random_state is not None:

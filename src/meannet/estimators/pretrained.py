@@ -1,6 +1,8 @@
 """BernoulliRBM, GaussianRBM, DBN and DBM: features learned without labels (A.2, B.1), the scikit-learn way."""
 
 import numbers
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,15 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from meannet.config import Joint, Pretrain
+from meannet.estimators.allowed import Allowed, check_counts, number
 from meannet.estimators.cases import Matrix, case_keys, dense_rows
 from meannet.estimators.transformer import Pretrained, in_unit_interval
 from meannet.pretrain import ais, dbm, rbm
 from meannet.pretrain.rbm import RBM
 from meannet.pretrain.unrolled import layers
+
+_LR = number(0, np.inf)
+NEARLY = 0.1  # so far beyond [0, 1] inputs may have been meant to be within
 
 
 class _RBM(Pretrained):
@@ -78,8 +84,7 @@ class _RBM(Pretrained):
 
         What is drawn follows from the seed of the fit, so that each call gives the same.
         """
-        found = ais.log_partition(self._machine, temperatures=temperatures, particles=particles)
-        return found.log_partition.item(), found.low.item(), found.high.item()
+        return log_partition(self._machine, temperatures, particles)
 
     def _hidden(self) -> tuple[int, ...]:
         return (self.n_components,)
@@ -201,10 +206,11 @@ class DBN(Pretrained):
     hidden : int or tuple of ints
         Units of each layer.
     visible : "auto", "bernoulli" or "gaussian"
-        The kind of visible units; "auto" takes Bernoulli ones where all inputs are in [0, 1].
+        The kind of visible units; "auto" takes Bernoulli ones where all inputs are in [0, 1], and warns where they are
+        only nearly.
     lr : float or None
         Learning rate; None is 0.05, and for a Gaussian first layer 0.005.
-    epochs, batch, steps, momentum, decay, random_state, device, verbose
+    epochs, batch, steps, persistent, momentum, decay, random_state, device, verbose
         As in BernoulliRBM; the epochs are those of each layer.
 
     Attributes
@@ -215,6 +221,8 @@ class DBN(Pretrained):
         The reconstruction error of a layer after each epoch.
     """
 
+    _allowed: Mapping[str, Allowed] = {"lr": (lambda value: value is None or _LR[0](value), f"None or {_LR[1]}")}
+
     def __init__(
         self,
         hidden=(256, 256),
@@ -224,6 +232,7 @@ class DBN(Pretrained):
         epochs=20,
         batch=32,
         steps=1,
+        persistent=False,
         momentum=(0.5, 0.9),
         decay=0.0002,
         random_state=None,
@@ -236,6 +245,7 @@ class DBN(Pretrained):
         self.epochs = epochs
         self.batch = batch
         self.steps = steps
+        self.persistent = persistent
         self.momentum = momentum
         self.decay = decay
         self.random_state = random_state
@@ -250,7 +260,17 @@ class DBN(Pretrained):
     def _visible(self, X: Matrix) -> str:
         if self.visible != "auto":
             return self.visible
-        return "bernoulli" if in_unit_interval(X) else "gaussian"
+        if in_unit_interval(X):
+            return "bernoulli"
+        least, most = X.min(), X.max()
+        if least >= -NEARLY and most <= 1 + NEARLY:
+            warnings.warn(
+                f"inputs reach from {least:.9g} to {most:.9g}, so that visible='auto' takes Gaussian units; "
+                "clip inputs to [0, 1] for Bernoulli ones, or say which with visible",
+                UserWarning,
+                stacklevel=5,
+            )
+        return "gaussian"
 
     def _hidden(self) -> tuple[int, ...]:
         sizes: Any = (self.hidden,) if isinstance(self.hidden, numbers.Integral) else self.hidden
@@ -260,7 +280,7 @@ class DBN(Pretrained):
         return (0.005 if kind == "gaussian" else 0.05, 0.05) if self.lr is None else (self.lr,)
 
     def _settings(self, kind: str, cases: int, **more: Any) -> Pretrain:
-        return super()._settings(kind, cases, steps=self.steps, **more)
+        return super()._settings(kind, cases, steps=self.steps, persistent=bool(self.persistent), **more)
 
 
 class DBM(Pretrained):
@@ -325,6 +345,28 @@ class DBM(Pretrained):
         self.device = device
         self.verbose = verbose
 
+    def bound(self, X: Any, log_partition: float = 0.0) -> np.ndarray:
+        """A lower bound on the log probability of each case of 0s and 1s, (cases,), by mean field.
+
+        `log_partition` is what the method of that name gives first; without it the bound is up to that constant.
+        """
+
+        def bounds(inputs: torch.Tensor) -> torch.Tensor:
+            made, sweeps = self._machine, self._stack.settings.joint.sweeps
+            return dbm.bound(made, inputs, *dbm.mean_field(made, inputs, sweeps=sweeps), inputs.new_zeros(1))
+
+        return self._each(X, bounds) - log_partition
+
+    def log_partition(self, temperatures: int = 1000, particles: int = 100) -> tuple[float, float, float]:
+        """As of BernoulliRBM."""
+        return log_partition(self._machine.folded, temperatures, particles)
+
+    @property
+    def _machine(self) -> dbm.DBM:
+        check_is_fitted(self)
+        assert self._stack.dbm is not None
+        return self._stack.dbm
+
     @property
     def components_(self) -> list[np.ndarray]:
         check_is_fitted(self)
@@ -332,8 +374,7 @@ class DBM(Pretrained):
         return [first[0, :, : self.n_features_in_].numpy(), second[0].numpy()]
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
-        assert self._stack.dbm is not None
-        return dbm.mean_field(self._stack.dbm, inputs, sweeps=self._stack.settings.joint.sweeps)[1]
+        return dbm.mean_field(self._machine, inputs, sweeps=self._stack.settings.joint.sweeps)[1]
 
     def _visible(self, X: Matrix) -> str:
         return "bernoulli"
@@ -359,6 +400,14 @@ class DBM(Pretrained):
         super()._check_parameters()
         if not isinstance(self.hidden, tuple | list) or len(self.hidden) != 2:
             raise ValueError(f"The 'hidden' parameter of DBM must be a pair of ints. Got {self.hidden!r} instead.")
+
+
+def log_partition(machine: RBM, temperatures: int, particles: int) -> tuple[float, float, float]:
+    """Of one machine, and the ends of three standard errors."""
+    check_counts(1, temperatures=temperatures)
+    check_counts(2, particles=particles)
+    found = ais.log_partition(machine, temperatures=temperatures, particles=particles)
+    return found.log_partition.item(), found.low.item(), found.high.item()
 
 
 def belief_net(pretrain: Any) -> "DBN | _RBM | None":

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data  # pyrefly: ignore[missing-module-attribute]
 
 from meannet import __version__, checkpoint
-from meannet.config import Pretrain
-from meannet.estimators.allowed import PARAMETERS, check, either, layers, number, whole
+from meannet.config import MOST_STEPS, Pretrain
+from meannet.estimators.allowed import PARAMETERS, Allowed, check, check_counts, either, layers, number, whole
 from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs, flat
 from meannet.estimators.parameters import all_or_nothing, net_seeds, on_device, seed_of
 from meannet.estimators.progress import Line
@@ -44,6 +44,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _asked: dict[str, Any]  # the parameters of the fit; those of the estimator may be set to others since
     _stack: Stack
     _scaling: Scaling
+    _allowed: Mapping[str, Allowed] = {}  # where parameters may be other than in all of them
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute], its stubs are old
@@ -102,8 +103,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         On average they are the model's mean. They follow from the seed of the fit: each call gives the same.
         """
         check_is_fitted(self)
-        if n_samples < 1 or steps < 1:
-            raise ValueError(f"n_samples and steps must be 1 or more; got {n_samples!r} and {steps!r}")
+        check_counts(1, n_samples=n_samples, steps=steps)
         noise = torch.full((1, n_samples, self.n_features_in_), 0.5, dtype=torch.float64)
         start = Draws(self._stack.seeds, 253, 0).on(noise)[0]
         drawn = stack.samples(self._stack, start, n_samples, steps)
@@ -178,20 +178,18 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """What a function of scaled cases (1, cases, features) gives, a block of cases at a time."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
-        if self._stack.settings.visible == "bernoulli" and self._fitted_as_they_were():
-            least, most = X.min(), X.max()
-            if least < -1 or most > 2:
-                warnings.warn(
-                    f"inputs reach from {least:g} to {most:g}, and those of the fit were in [0, 1]: scale them alike",
-                    UserWarning,
-                    stacklevel=3,
-                )
+        self._compare_scale(X, stacklevel=4)
         scaled = (torch.from_numpy(self._scaling.apply(part))[None] for part in chunks(X, max(self._stack.sizes)))
         return np.concatenate([function(part)[0].numpy() for part in scaled])
 
-    def _fitted_as_they_were(self) -> bool:
-        """Whether inputs were in [0, 1] when it was fitted, so that none are scaled."""
-        return bool((self._scaling.mean == 0).all() and (self._scaling.scale == 1).all())
+    def _compare_scale(self, X: Matrix, stacklevel: int) -> None:
+        """Warn of inputs far from [0, 1] where those of the fit were there, so that none are scaled."""
+        unscaled = (self._scaling.mean == 0).all() and (self._scaling.scale == 1).all()
+        if self._stack.settings.visible == "bernoulli" and unscaled and (X.min() < -1 or X.max() > 2):
+            reach = f"inputs reach from {X.min():g} to {X.max():g}"
+            warnings.warn(
+                f"{reach}, and those of the fit were in [0, 1]: scale them alike", UserWarning, stacklevel=stacklevel
+            )
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
         return stack.top_means(self._stack, inputs)
@@ -223,7 +221,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return Pretrain(**usual | more)
 
     def _check_parameters(self) -> None:
-        check(self, _PARAMETERS)
+        check(self, {**_PARAMETERS, **self._allowed})
 
 
 def scaling(X: Matrix, kind: str) -> Scaling:
@@ -277,13 +275,13 @@ _PARAMETERS = PARAMETERS | {
         "an int or a tuple of ints, each 1 or more",
     ),
     "visible": either("auto", "bernoulli", "gaussian"),
-    "lr": (lambda value: value is None or number(0, np.inf)[0](value), f"None or {number(0, np.inf)[1]}"),
+    "lr": number(0, np.inf),
     "epochs": whole(1),
     "joint_lr": number(0, np.inf),
     "joint_epochs": whole(1),
     "sweeps": whole(1),
     "chains": whole(1),
-    "steps": whole(1),
+    "steps": whole(1, MOST_STEPS),
     "persistent": either(True, False),
     "decay": number(0, np.inf, closed=True),
 }

@@ -30,6 +30,8 @@ def log_partition(rbm: RBM, *, temperatures: int = 1000, particles: int = 100) -
     begin where most units are off, as in digits, have less far to go. A deep Boltzmann machine's is that of its
     `folded` machine. `low` is minus infinity where three standard errors reach zero.
     """
+    if temperatures < 1 or particles < 2:
+        raise ValueError("it takes 1 temperature or more, and 2 particles or more for the error to be told")
     nets, device, dtype = len(rbm.seeds), rbm.device, rbm.weights.dtype
     nothing = torch.zeros(nets, particles, rbm.sizes[1], device=device, dtype=dtype)
     visible = sample_visible(rbm, nothing, Draws(rbm.seeds, STAGE, 0))

@@ -11,6 +11,8 @@ from meannet.core.philox import GIBBS, normals, uniform16
 from meannet.fast.cpu import library
 from meannet.fast.units import triton_is_there
 
+PLACES = 1 << 16  # of draws in an update
+
 
 @dataclass
 class Draws:
@@ -74,6 +76,8 @@ class Draws:
 
     def _place(self) -> int:
         """The counter's word for purpose, stage and place."""
+        if self.taken == PLACES:  # the next would be the first of the next stage
+            raise ValueError(f"an update has {PLACES} draws of states and no more; take fewer Gibbs steps")
         self.taken += 1
         return GIBBS << 24 | self.stage << 16 | self.taken - 1
 

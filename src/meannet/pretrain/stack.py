@@ -25,6 +25,7 @@ from meannet.pretrain.rbm import RBM
 Inputs = Tensor | Windows  # (cases, visible units)
 CHUNK_FLOATS = 1 << 25
 SHOWN = 100  # samples drawn from the model for the report
+MOST_LAYERS = 120  # with other stages fewer than 128, where the stages of draws begin that train nothing
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ def new_stack(
     settings: Pretrain, sizes: Sequence[int], classes: int, seeds: Sequence[int], device: torch.device | str = "cpu"
 ) -> Stack:
     """`sizes` are the visible units and those of each hidden layer."""
+    if len(sizes) - 1 > MOST_LAYERS:
+        raise ValueError(f"a stack has {MOST_LAYERS} layers at most, not {len(sizes) - 1}")
     return Stack(settings, tuple(sizes), classes, torch.tensor(list(seeds), device=device))
 
 
