@@ -191,10 +191,20 @@ def test_they_work_in_pipelines_and_searches(digits):
     X, y = digits
     pipeline = make_pipeline(BernoulliRBM(60, epochs=10, random_state=0), LogisticRegression(max_iter=2000, C=10))
     assert pipeline.fit(X[:900], y[:900]).score(X[900:], y[900:]) > 0.85
-    search = GridSearchCV(
-        make_pipeline(DBN((20, 10), random_state=0), LogisticRegression()), {"dbn__epochs": [1, 2]}, cv=2
-    )
-    assert search.fit(X[:200], y[:200]).best_params_["dbn__epochs"] in (1, 2)
+    searched = make_pipeline(DBN(random_state=0, epochs=10), LogisticRegression(max_iter=2000, C=10))
+    search = GridSearchCV(searched, {"dbn__hidden": [(40,), (1,)]}, cv=2).fit(X[:400], y[:400])
+    assert search.best_params_ == {"dbn__hidden": (40,)} and search.best_score_ > 0.7
+    assert search.cv_results_["mean_test_score"][1] < 0.4  # one unit does not tell ten digits apart
+
+
+@pytest.mark.parametrize("estimator", EVERY, ids=lambda e: type(e).__name__ + getattr(e, "visible", ""))
+def test_every_transformer_hands_its_features_on_in_a_pipeline(estimator, digits):
+    (X, y), last = digits, LogisticRegression(max_iter=2000, C=100)
+    pipeline = make_pipeline(clone(estimator), clone(last)).fit(X[:900], y[:900])
+    alone = clone(estimator).fit(X[:900])
+    by_hand = clone(last).fit(alone.transform(X[:900]), y[:900])
+    np.testing.assert_array_equal(pipeline.predict_proba(X[900:]), by_hand.predict_proba(alone.transform(X[900:])))
+    assert pipeline.score(X[900:], y[900:]) > 0.5
 
 
 def test_inputs_on_another_scale_than_those_of_the_fit_are_warned_of(digits):

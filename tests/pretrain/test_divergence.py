@@ -17,38 +17,64 @@ def data(count=5, units=4):
     return (torch.rand(count, units, generator=torch.Generator().manual_seed(5)) > 0.5).double()
 
 
+def chances(means, states):
+    """Of each of these states, given independent units with each of these means; (means, states)."""
+    return np.prod(np.where(states[None] > 0, means[:, None], 1 - means[:, None]), -1)
+
+
 def expected_cd(made, v, steps, sample):
     """The update's expectation: every hidden state that the data may give, and on from there."""
     weights, a, b = parts(made)
-    h = states(made.sizes[1])
-    every = states(made.sizes[0])
+    h, units = states(made.sizes[1]), made.sizes[0] - made.labels
     up = logistic(v @ weights.T + b)
-    # Of each case, the probability of each hidden state.
-    p = np.prod(np.where(h[None] > 0, up[:, None], 1 - up[:, None]), -1)
-    down = logistic(h @ weights + a)
-    if not sample:
-        assert steps == 1
-        fantasy = down  # by hidden state
-        again = logistic(fantasy @ weights.T + b)
-        model = np.einsum("nh,hj,hi->nji", p, again, fantasy), p @ fantasy, p @ again
-    else:
-        visible = np.prod(np.where(every[None] > 0, down[:, None], 1 - down[:, None]), -1)  # given a hidden state
-        back = logistic(every @ weights.T + b)
-        hidden = np.prod(np.where(h[None] > 0, back[:, None], 1 - back[:, None]), -1)  # given a visible state
-        q = p @ visible
-        for _ in range(steps - 1):
-            q = q @ hidden @ visible
-        model = np.einsum("nv,vj,vi->nji", q, back, every), q @ every, q @ back
+    total = h @ weights + a
+    theirs = np.exp(total[:, units:]) / np.exp(total[:, units:]).sum(1, keepdims=True)
+    down = np.concatenate((logistic(total[:, :units]), theirs), 1)
+    # What the visible units may become, and how probable each of that is given a hidden state.
+    every, visible = down, np.eye(len(h))
+    if sample:
+        every = states(made.sizes[0], made.labels)
+        visible = chances(down[:, :units], every[:, :units])
+        if made.labels:
+            visible *= theirs @ every[:, units:].T
+    back = logistic(every @ weights.T + b)
+    q = chances(up, h) @ visible
+    for _ in range(steps - 1):
+        q = q @ chances(back, h) @ visible
+    model = np.einsum("nv,vj,vi->nji", q, back, every), q @ every, q @ back
     positive = np.einsum("nj,ni->nji", up, v), v, up
     return [(one - other).mean(0) for one, other in zip(positive, model, strict=True)]
 
 
-@pytest.mark.parametrize(("steps", "kind"), [(1, "means"), (1, "samples"), (3, "samples")])
-def test_the_mean_update_is_the_expectation_over_all_states(steps, kind):
-    made = machine()
-    v, many = data(), copies(made, NETS)
+@pytest.mark.parametrize("labels", [0, 2])
+@pytest.mark.parametrize("kind", ["means", "samples"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_mean_update_is_the_expectation_over_all_states(steps, kind, labels):
+    made = machine(visible=4 + labels, labels=labels)
+    v = torch.cat((data(), torch.eye(2, dtype=torch.float64)[[0, 1, 1, 0, 1], :labels]), 1)
+    many = copies(made, NETS)
     contrastive_divergence_(many, v[None], Draws(many.seeds, 0, 0), step=ONE, momentum=NONE, steps=steps, states=kind)
     agree(changes(many, made), expected_cd(made, v.numpy(), steps, kind == "samples"))
+
+
+@pytest.mark.parametrize("kind", ["means", "samples"])
+def test_the_mean_update_of_gaussian_units_is_the_expectation_over_hidden_states_and_visible_ones(kind):
+    made = machine(visible=2, kind="gaussian", scale=0.8)
+    weights, a, b = parts(made)
+    v, h, many = 2 * data(units=2) - 0.3, states(3), copies(made, NETS)
+    contrastive_divergence_(many, v[None], Draws(many.seeds, 0, 0), step=ONE, momentum=NONE, states=kind)
+    up = logistic(v.numpy() @ weights.T + b)
+    p, down = chances(up, h).mean(0), h @ weights + a
+    # Normal numbers around each mean by quadrature, or the mean alone.
+    nodes, share = np.polynomial.hermite_e.hermegauss(40) if kind == "samples" else (np.zeros(1), np.ones(1))
+    nodes = np.stack([side.ravel() for side in np.meshgrid(nodes, nodes)], 1)
+    share = np.outer(share, share).ravel() / share.sum() ** 2
+    fantasy = down[:, None] + nodes  # (hidden states, nodes, 2)
+    again = logistic(fantasy @ weights.T + b)
+    q = p[:, None] * share
+    model = np.einsum("hn,hnj,hni->ji", q, again, fantasy), p @ down, np.einsum("hn,hnj->j", q, again)
+    positive = up.T @ v.numpy() / len(v), v.numpy().mean(0), up.mean(0)
+    agree(changes(many, made), [one - other for one, other in zip(positive, model, strict=True)])
 
 
 @pytest.mark.parametrize("labels", [0, 2])
@@ -75,6 +101,24 @@ def test_persistent_chains_that_have_mixed_give_the_gradient_of_the_log_likeliho
     share = [(chains.view(-1, 4 + labels).numpy() == row).all(1).mean() for row in every[0].numpy()]
     _, _, p = joint(made)
     np.testing.assert_allclose(share, p.sum(1) / p.sum(), atol=0.02)
+
+
+def test_chains_of_gaussian_units_that_have_mixed_give_the_gradient_of_the_log_likelihood():
+    made = machine(visible=2, nets=1, kind="gaussian", scale=0.8)
+    v = 2 * data(units=2) - 0.3
+    leaves = [t.clone().requires_grad_() for t in (made.weights, made.visible_biases, made.hidden_biases)]
+    w, a, b = (leaf[0] for leaf in leaves)
+    h = torch.from_numpy(states(3))
+    by_state = h @ b + h @ w @ a + 0.5 * (h @ w).square().sum(1)  # log exp(-energy), the visible units integrated out
+    given = -0.5 * (v[:, None] - a).square().sum(-1) + (h @ b) + v @ (h @ w).T  # (cases, hidden states)
+    likelihood = given.logsumexp(1).mean() - by_state.logsumexp(0)
+    gradient = [g[0].numpy() for g in torch.autograd.grad(likelihood, leaves)]
+    drawn, many = np.random.default_rng(0), copies(made, NETS)
+    which = drawn.choice(8, NETS * 3, p=by_state.detach().softmax(0).numpy())
+    means = states(3)[which] @ made.weights[0].numpy() + made.visible_biases[0].numpy()
+    chains = torch.from_numpy(drawn.normal(means)).view(NETS, 3, 2)
+    contrastive_divergence_(many, v[None], Draws(many.seeds, 0, 0), step=ONE, momentum=NONE, steps=2, chains=chains)
+    agree(changes(many, made), gradient)
 
 
 def test_gaussian_units_learn_the_mean_and_the_direction_of_their_data():
