@@ -77,7 +77,7 @@ def a2_dbn() -> Experiment:
             Source(path="pretrain.sample_inputs", section=f"{AUTHORS}: no; {BINARY}"),
             Source(path="pretrain.data_biases", section=f"{AUTHORS}: all biases start at zero"),
         ),
-        time="some 4 minutes on one H200 (estimated)",
+        time="7 minutes on one H200 that had other runs as well",
         next="meannet eval RUN --samples 100",
     )
 
@@ -122,6 +122,7 @@ def a2_dbm() -> Experiment:
             Source(path="pretrain.initial_sd", section=AUTHORS),
             Source(path="pretrain.states", section=AUTHORS),
             Source(path="pretrain.sample_inputs", section=AUTHORS),
+            Source(path="pretrain.data_biases", section=f"{AUTHORS}: all biases start at zero"),
             Source(path="pretrain.labels", section=f"{AUTHORS}; the extra inputs are found without labels"),
             Source(path="pretrain.joint.epochs", section=f"{AUTHORS}: 300 to 500"),
             Source(path="pretrain.joint.lr", section=AUTHORS),
