@@ -158,6 +158,16 @@ def test_parameters_set_after_the_fit_wait_for_the_next(estimator, digits, tmp_p
     assert again.fit(X[:99]).transform(X).shape[1] == len(again.get_feature_names_out()) < 10
 
 
+def test_a_file_that_says_nothing_of_the_parameters_of_the_fit_is_read_by_those_it_has(digits, tmp_path):
+    X, _ = digits
+    found = DBM((6, 5), joint_epochs=1, chains=7, **SHORT).fit(X)
+    found.save(tmp_path / "it")
+    tensors, facts = checkpoint.read(tmp_path / "it")
+    del facts["asked"]  # as files were once
+    checkpoint.save(tmp_path / "it", tensors, facts, keep_previous=False)
+    assert np.array_equal(DBM.load(tmp_path / "it").transform(X), found.transform(X))
+
+
 def test_a_classifier_keeps_the_layers_that_its_frozen_stack_was_fitted_with(digits, tmp_path):
     X, y = digits[0][:99], digits[1][:99]
     stack = DBN((6, 5), **SHORT).fit(X)
