@@ -58,9 +58,11 @@ def test_labels_come_back_as_they_were(labels):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_inputs_may_be_of_any_number_type(dtype):
     inputs = np.random.RandomState(0).randint(0, 9, (40, 3))
-    found = classifier().fit(inputs.astype(dtype), Y).predict_proba(inputs.astype(dtype))
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, classifier().fit(inputs, Y).predict_proba(inputs))
+    fitted, usual = classifier().fit(inputs.astype(dtype), Y), classifier().fit(inputs, Y)
+    np.testing.assert_array_equal(fitted.predict_proba(inputs), usual.predict_proba(inputs))
+    found = fitted.predict_proba(inputs.astype(dtype))
+    assert found.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    np.testing.assert_array_equal(found, usual.predict_proba(inputs.astype(dtype)))
 
 
 def test_one_class_is_always_predicted():
