@@ -121,7 +121,7 @@ def test_the_document_has_every_split_of_every_set_and_where_it_was_made(documen
     for arm in document["arms"]:
         assert all(len(values) == 6 for one in arm["sets"].values() for values in one.values())
     assert document["sets"][0] == {"name": "easy", "rows": 60, "columns": 3, "classes": 2}
-    assert document["device"] and document["seconds"] > 0 and document["versions"]["scikit-learn"]
+    assert document["device"] and document["versions"]["scikit-learn"]
 
 
 def test_everyone_is_ranked_with_shared_ranks_where_errors_tie(document):
@@ -156,7 +156,7 @@ def test_bars_join_the_largest_runs_within_the_critical_difference():
 def test_the_page_and_its_picture_say_what_the_document_does(document, tmp_path):
     keep = tmp_path / "results" / "tables"
     keep.mkdir(parents=True)
-    (keep / "cpu.json").write_text(json.dumps(document))
+    (keep / "cpu.json").write_text(json.dumps(document | {"seconds": 3.0}))
     page = tmp_path / "tables.md"
     names = ("ranks", "standings", "sets", "early", "defaults")
     page.write_text("".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in names))
@@ -200,5 +200,5 @@ def test_the_command_tells_and_prints_one_document(document, monkeypatch, capsys
     assert cli.main(["bench", "--tables", "--json"]) == 0
     printed = capsys.readouterr()
     told = json.loads(printed.out)
-    assert told | document == told and told["date"]
+    assert told | document == told and told["date"] and told["seconds"] >= 0
     assert "mean rank" in printed.err and "could do so by chance" in printed.err

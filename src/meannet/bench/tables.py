@@ -85,7 +85,6 @@ def compare(
     repeats: int = REPEATS,
 ) -> dict[str, Any]:
     """Everyone's errors on every split of every set, as `meannet bench --tables --json` prints them."""
-    start = time.perf_counter()
     tables = keel.judged_on() if tables is None else tables
     found: dict[str, dict[str, Any]] = {arm.name: {} for arm in arms}
     for number, table in enumerate(tables, start=1):
@@ -109,7 +108,6 @@ def compare(
         ],
         "arms": [{"name": arm.name, "written": arm.written, "sets": found[arm.name]} for arm in arms],
         "device": device.describe(device.choose("cpu")),
-        "seconds": round(time.perf_counter() - start, 1),
         "versions": device.versions() | {"scikit-learn": sklearn.__version__},
     }
 
