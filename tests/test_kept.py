@@ -173,11 +173,14 @@ def test_every_kept_result_is_of_a_recipe_and_names_where_it_was_made():
 
 def test_the_table_of_a_neighbour_says_how_much_slower_each_is(tmp_path):
     row = {"who": "meannet", "path": "fast", "alone": 30.0, "alone_spread": 2.0, "beside": 20.0, "beside_spread": 1.0}
-    rows = [row | {"times_slower": 1.5, "repeats": 3}]
+    row |= {"times_slower": 1.5, "repeats": 3}
+    rows = [row | {"nets": nets} for nets in (1, 4)]
     assert speeds.neighbour_table(tmp_path, tmp_path) == speeds.NONE_YET
     keep(tmp_path / "neighbour" / "here.json", {"neighbour": rows, "device": "a CPU", "date": "2026-01-02"})
     text = speeds.neighbour_table(tmp_path, tmp_path)
-    assert "| meannet fast | 30.0 ± 2.0 | 20.0 ± 1.0 | 1.50 |" in text and "a CPU, 2026-01-02" in text
+    for who in ("meannet fast", "meannet fast, 4 nets at once"):
+        assert f"| {who} | 30.0 ± 2.0 | 20.0 ± 1.0 | 1.50 |" in text
+    assert "a CPU, 2026-01-02" in text
 
 
 def test_the_table_of_overhead_has_prediction_and_what_a_run_costs(tmp_path):

@@ -27,6 +27,7 @@ from meannet.train import Engine, Tally
 
 REPEATS = 15
 CORES = 2
+FLEET = 4  # nets that a run trains side by side: seeds and arms
 EPOCHS = 30  # more than a minute on two cores, so that a state is saved in between
 
 
@@ -38,7 +39,8 @@ def neighbour(
         raise ValueError("--neighbour needs two cores, and a system that lets processes choose them")
     cores = sorted(os.sched_getaffinity(0))[:CORES]
     usual = Settings(updates=50)
-    ours = [replace(usual, path="fast", updates=200), replace(usual, path="plain")]
+    skipping = replace(usual, path="fast")
+    ours = [replace(skipping, updates=200), replace(skipping, nets=FLEET), replace(usual, path="plain")]
     plans = plans or {"meannet": ours, "torch-eager": [usual], "jax-scan": [usual]}
     every = [row for rows in plans.values() for row in rows]
     learn, _ = work.cases(max(row.updates * row.batch for row in every))
@@ -67,6 +69,7 @@ def _loss(alone: Row, beside: Row) -> dict[str, Any]:
     return {
         "who": alone.who.who,
         "path": alone.settings.path if alone.who.who == "meannet" else "",
+        "nets": alone.settings.nets,
         "alone": round(by_itself, 1),
         "alone_spread": round(spread(alone.speeds), 1),
         "beside": round(with_it, 1),

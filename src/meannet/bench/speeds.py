@@ -47,7 +47,7 @@ def speed_table(folder: Path, base: Path) -> str:
         document = json.loads(path.read_text(encoding="utf-8"))
         rows = [
             (
-                _who(row),
+                participant(row),
                 row["units"],
                 f"{row['updates_per_s']:,.1f} ± {row['spread']:,.1f}",
                 microseconds(row["updates_per_s"]),
@@ -71,7 +71,7 @@ def microseconds(updates_per_s: float) -> str:
     return f"{1e6 / updates_per_s:,.{1 if updates_per_s > 1e4 else 0}f}"
 
 
-def _who(row: dict[str, Any]) -> str:
+def participant(row: dict[str, Any]) -> str:
     """A participant, how it went about it, and how many nets it trained side by side, all of whose updates count."""
     nets = f", {row['nets']} nets at once" if row["nets"] > 1 else ""
     note = f" ({row['note']})" if row.get("note") else ""
@@ -85,7 +85,7 @@ def neighbour_table(folder: Path, base: Path) -> str:
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = [
             (
-                " ".join(filter(None, (row["who"], row["path"]))),
+                participant(row),
                 f"{row['alone']:,.1f} ± {row['alone_spread']:,.1f}",
                 f"{row['beside']:,.1f} ± {row['beside_spread']:,.1f}",
                 f"{row['times_slower']:.2f}",
@@ -134,7 +134,7 @@ def images_table(folder: Path, base: Path) -> str:
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = [
             (
-                _who(row),
+                participant(row),
                 row["net"],
                 f"{row['updates_per_s']:,.0f} ± {row['spread']:,.0f}",
                 f"{row['images_per_s']:,.0f}",

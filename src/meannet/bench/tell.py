@@ -60,9 +60,7 @@ def tell_comparison(console: Console, where: Any) -> dict[str, Any]:
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
     table = screen.table("who", "units", numbers=("updates/s", "µs", "ratio", "threads", "repeats"))
     for row in rows:
-        who = " ".join(filter(None, (row["who"], row["path"])))
-        who += f", {row['nets']} nets" if row["nets"] > 1 else ""
-        who += f" ({LESS[row['who']]})" if row["who"] in LESS else ""
+        who = speeds.participant(row) + (f" ({LESS[row['who']]})" if row["who"] in LESS else "")
         speed = row["updates_per_s"]
         table.add_row(
             who,
@@ -121,7 +119,7 @@ def tell_neighbour(console: Console, where: Any, options: argparse.Namespace) ->
     table = screen.table("who", numbers=("updates/s alone", "with a busy neighbour", "times slower", "repeats"))
     for row in found["neighbour"]:
         table.add_row(
-            " ".join(filter(None, (row["who"], row["path"]))),
+            speeds.participant(row),
             f"{row['alone']:.1f} ± {row['alone_spread']:.1f}",
             f"{row['beside']:.1f} ± {row['beside_spread']:.1f}",
             f"{row['times_slower']:.2f}",

@@ -4,8 +4,9 @@
 //
 // Layout. The units of a layer are cut into panels of 64, or of 16 where a few outputs fit one, the last one padded with
 // zeros. Weights are [panel][input][unit of the panel] and activities [panel][case][unit of the panel], so that every
-// inner loop runs over neighbouring floats; V is a panel's width in vectors. Beside its activities a layer keeps, for each case and each panel, the list of units that
-// are not zero; the next layer's product and the gradient product walk these lists.
+// inner loop runs over neighbouring floats; V is a panel's width in vectors. Beside its activities a layer keeps, for
+// each case and each panel, the list of units that are not zero; the next layer's product and the gradient product walk
+// these lists.
 //
 // One update of one net, most of it loops over panels or cases that threads share (struct Update):
 //   take_inputs   gather the cases, omit visible units, list what is left
