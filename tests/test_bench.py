@@ -16,7 +16,7 @@ import pytest
 import torch
 from toys import small
 
-from meannet import cli, recipes
+from meannet import cli, outcome, recipes
 from meannet.bench import beside, comparison, growth, ours, participants, pretraining, tell, work, worker
 from meannet.bench.speeds import ratios
 from meannet.bench.work import Settings, Work
@@ -269,12 +269,20 @@ def test_a_neighbour_is_measured_in_turns(monkeypatch):
     assert row["times_slower"] == pytest.approx(row["alone"] / row["beside"], rel=0.05) and row["repeats"] == 2
 
 
-def test_overhead_is_what_a_run_takes_beside_its_updates(monkeypatch):
+def test_overhead_is_what_a_run_takes_beside_its_updates_and_tests(monkeypatch):
     monkeypatch.setattr(beside, "_starting", lambda: 1.0)
+    judged = outcome.judged
+
+    def slowly(*arguments):
+        time.sleep(0.3)
+        return judged(*arguments)
+
+    monkeypatch.setattr(outcome, "judged", slowly)
     chosen = beside.fast.engine
-    found = beside.overhead("cpu", small("digits", epochs=4))
-    assert beside.fast.engine is chosen
-    assert found["epochs"] == 4 and found["before_s"] >= 1.0 and found["after_s"] >= 0
+    found = beside.overhead("cpu", replace(small("digits", epochs=4), record_every=1))
+    assert beside.fast.engine is chosen and outcome.judged is slowly
+    assert found["epochs"] == 4 and found["before_s"] >= 1.0
+    assert found["tests_s"] > 0.9 > found["between_s"] and found["after_s"] > 0.3  # three tests, and one after the last
     # Both are rounded, and here they are next to nothing.
     between, updates = found["between_s"], found["updates_s"]
     least = 100 * (between - 0.001) / (updates + 0.01)

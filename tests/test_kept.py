@@ -186,7 +186,8 @@ def test_the_table_of_a_neighbour_says_how_much_slower_each_is(tmp_path):
 def test_the_table_of_overhead_has_prediction_and_what_a_run_costs(tmp_path):
     one = {"batch": 10000, "meannet": {"ms": 3.0, "spread": 0.1}, "torch": {"ms": 3.3, "spread": 0.2}}
     one |= {"estimator": {"ms": 3.1, "spread": 0.1}}
-    cost = {"epochs": 3, "updates_s": 50.0, "between_s": 0.5, "between_percent": 1.0, "before_s": 2.0, "after_s": 1.0}
+    cost = {"epochs": 3, "updates_s": 50.0, "tests_s": 0.2, "between_s": 0.5, "between_percent": 1.0}
+    cost |= {"before_s": 2.0, "after_s": 1.0}
     found = {"prediction": [one | {"times_faster": 1.1}], "overhead": cost, "device": "a CPU", "date": "2026-01-02"}
     keep(tmp_path / "overhead" / "here.json", found)
     text = speeds.overhead_table(tmp_path, tmp_path)

@@ -109,8 +109,8 @@ class _Clocked:
 
 
 def overhead(where: str, experiment: config.Experiment | None = None) -> dict[str, Any]:
-    """What `meannet run` takes beside its updates: at the start, between epochs, at the end; states a minute apart."""
-    from meannet import cli
+    """What `meannet run` takes beside updates and tests: before, between and after epochs; states a minute apart."""
+    from meannet import cli, outcome
 
     full = recipes.get("mnist.a1_relu")
     experiment = experiment or replace(
@@ -122,30 +122,39 @@ def overhead(where: str, experiment: config.Experiment | None = None) -> dict[st
         samples=0,
     )
     clocked: list[_Clocked] = []
-    chosen = fast.engine
+    tests: list[tuple[float, float]] = []
+    chosen, judged = fast.engine, outcome.judged
 
     def engine(*arguments: Any, **named: Any) -> _Clocked:
         clocked.append(_Clocked(chosen(*arguments, **named)))
         return clocked[-1]
 
+    def test(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        found = judged(*arguments)
+        tests.append((began, time.perf_counter()))
+        return found
+
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder) / "experiment.json"
         path.write_text(json.dumps(config.to_json(experiment)))
         began = time.perf_counter()
-        fast.engine = engine  # the one place that decides is the one place to look on
+        fast.engine, outcome.judged = engine, test  # the one place that decides is the one place to look on
         try:
             code = cli.main(["run", str(path), "--device", where, "--out", str(Path(folder) / "run")])
         finally:
-            fast.engine = chosen
+            fast.engine, outcome.judged = chosen, judged
         ended = time.perf_counter()
     if code:
         raise RuntimeError(f"the run to be measured ended with {code}")
     times = clocked[0].times
     updating = sum(end - start for start, end in times)
-    between = times[-1][1] - times[0][0] - updating
+    testing = sum(end - start for start, end in tests if end < times[-1][0])
+    between = times[-1][1] - times[0][0] - updating - testing
     return {
         "epochs": len(times),
         "updates_s": round(updating, 2),
+        "tests_s": round(testing, 3),
         "between_s": round(between, 3),
         "between_percent": round(100 * between / updating, 2),
         "before_s": round(times[0][0] - began + _starting(), 2),

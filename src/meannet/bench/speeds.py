@@ -117,8 +117,8 @@ def overhead_table(folder: Path, base: Path) -> str:
         cost = found["overhead"]
         said = (
             f"[{path.stem}]({link(path, base)}): {found['device']}, {found['date']}; medians ± interquartile range. "
-            f"A run of {cost['epochs']} epochs: {cost['updates_s']:.1f} s of updates, {cost['between_s']:.2f} s "
-            f"({cost['between_percent']:.1f} %) between epochs for records, tests and saved states, "
+            f"A run of {cost['epochs']} epochs: {cost['updates_s']:.1f} s of updates, {cost['tests_s']:.2f} s testing, "
+            f"{cost['between_s']:.2f} s ({cost['between_percent']:.1f} %) between epochs for records and states, "
             f"{cost['before_s']:.1f} s before the first and {cost['after_s']:.1f} s after the last."
         )
         heads = ("cases at once", *PREDICTORS.values(), FASTER)

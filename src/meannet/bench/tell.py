@@ -143,8 +143,8 @@ def tell_overhead(console: Console, where: Any, options: argparse.Namespace) -> 
         return document
     found = beside.overhead(where.type)
     console.print(
-        f"a run of {found['epochs']} epochs: {found['updates_s']} s of updates; {found['between_s']} s "
-        f"({found['between_percent']} %) between epochs for records, tests and saved states; "
+        f"a run of {found['epochs']} epochs: {found['updates_s']} s of updates, {found['tests_s']} s of tests; "
+        f"{found['between_s']} s ({found['between_percent']} %) between epochs for records and saved states; "
         f"{found['before_s']} s before the first epoch and {found['after_s']} s after the last"
     )
     return document | {"overhead": found}
