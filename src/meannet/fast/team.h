@@ -1,18 +1,20 @@
-// Threads that share loops: whichever is free takes the next part.
+// Threads that go through one program together, loop by loop.
 //
 // OpenMP would do this, but its threads spin while they wait unless its runtime was told otherwise before it was loaded,
 // and PyTorch loads the same runtime first. With a busy process beside them, threads that spin cost several times the
-// time. These look for work a short while and then sleep, and nobody waits for one that has not begun. They live as long
-// as one call, so that none is idle between calls and a process may fork.
+// time. These look for work a short while and then sleep. They live as long as one call, so that none is idle between
+// calls and a process may fork.
 //
-// Two things more for a busy neighbour. A thread that loses its core in the middle of a part keeps the others waiting, so
-// it offers the core between parts, when nobody waits for it. And the scheduler may leave two threads of a team on one
-// core and the neighbour alone on another; a thread that finds itself where the first one is leaves that core.
+// No thread leads: each goes through the whole program, takes parts of loops that nobody has taken, and passes over loops
+// that are done. So one that loses its core to another process is waited for only while it holds a part, and it offers
+// the core between parts. Where there is a thread for each core, each keeps to one as long as the call lasts; left to
+// itself the scheduler may put two on one core and the other process alone on the other.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -24,68 +26,110 @@
 
 namespace {  // compiled anew for each instruction set
 
-class Team {
+// Holds threads to a core each where there are as many of them as cores this process may use, and lets the caller's go.
+class OwnCores {
+#if defined(__linux__)
  public:
-  explicit Team(int size) {
-    others.reserve(size - 1);  // before there is a thread that would have to be joined
-    try {
-      for (int number = 1; number < size; number++) others.emplace_back([this, number] { help(number); });
-    } catch (const std::exception&) {
-      // The system gives no more threads, or no memory for one; those there are do all the work.
-    }
+  explicit OwnCores(int threads) {
+    each = threads > 1 && sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == threads;
   }
 
-  ~Team() {
-    {
-      std::lock_guard<std::mutex> held(mutex);
-      over = true;
-      loop++;
-    }
-    begins.notify_all();
-    for (auto& thread : others) thread.join();
+  ~OwnCores() {
+    if (each) sched_setaffinity(0, sizeof allowed, &allowed);
   }
 
-  // work(part, thread) once for each part below `parts`; returns when all are done.
-  template <class Work>
-  void share(int parts, const Work& work) {
-    if (others.empty() || parts < 2) {
-      for (int part = 0; part < parts; part++) work(part, 0);
-      return;
+  void keep(int thread) const {
+    for (int core = 0, before = 0; each && core < CPU_SETSIZE; core++) {
+      if (!CPU_ISSET(core, &allowed) || before++ != thread) continue;
+      cpu_set_t own;
+      CPU_ZERO(&own);
+      CPU_SET(core, &own);
+      sched_setaffinity(0, sizeof own, &own);
     }
-    {
-      std::lock_guard<std::mutex> held(mutex);
-      call = [](const void* what, int part, int thread) { (*static_cast<const Work*>(what))(part, thread); };
-      body = &work;
-      count = parts;
-      next = 0;
-      open = true;
-      loop++;
-    }
-    begins.notify_all();
-    first_core = core();
-    take(0, Clock::time_point::max());
-    for (int looks = 0; inside && looks < LOOKS; looks++) pause();
-    std::unique_lock<std::mutex> held(mutex);
-    open = false;
-    ends.wait(held, [this] { return inside == 0; });
   }
 
  private:
+  bool each;
+  cpu_set_t allowed;
+#else
+ public:
+  explicit OwnCores(int) {}
+  void keep(int) const {}
+#endif
+};
+
+class Team {
   using Clock = std::chrono::steady_clock;
 
+ public:
+  // One thread's way through the program.
+  class Member {
+   public:
+    const int number;
+
+    Member(Team& team_, int number_) : number(number_), team(team_) {}
+
+    // work(part) once for each part below `parts`, which is not 0, by whoever comes first; returns when all are done.
+    template <class Work>
+    void share(int parts, const Work& work) {
+      if (team.size == 1) {
+        for (int part = 0; part < parts; part++) work(part);
+        return;
+      }
+      const uint32_t here = loops++;
+      for (uint64_t seen = team.next; loop_of(seen) == here;) {
+        if (part_of(seen) == parts) return team.wait(here);
+        if (!team.next.compare_exchange_weak(seen, seen + 1)) continue;
+        work(part_of(seen));
+        if (++team.done == parts) return team.finish(here);
+        if (Clock::now() > until) {
+          std::this_thread::yield();
+          until = Clock::now() + TURN;
+        }
+        seen = team.next;
+      }
+    }
+
+   private:
+    Team& team;
+    uint32_t loops = 0;  // that this thread has come to
+    Clock::time_point until = Clock::now() + TURN;
+  };
+
+  explicit Team(int size_) : size(size_) {}
+
+  // program(member) on every thread of the team, the caller's among them; all members must come to the same loops.
+  template <class Program>
+  void run(const Program& program) {
+    OwnCores cores(size);
+    auto go = [&](int number) {
+      cores.keep(number);
+      Member member(*this, number);
+      program(member);
+    };
+    std::vector<std::thread> others;
+    others.reserve(size - 1);  // before there is a thread that would have to be joined
+    try {
+      for (int number = 1; number < size; number++) others.emplace_back(go, number);
+    } catch (const std::exception&) {
+      // The system gives no more threads, or no memory for one; those there are do all the work.
+    }
+    go(0);
+    for (auto& thread : others) thread.join();
+  }
+
+ private:
   static constexpr int LOOKS = 2000;  // some tens of microseconds, each with a pause
   static constexpr std::chrono::microseconds TURN{1000};  // after which a thread offers its core
 
-  std::vector<std::thread> others;
+  const int size;
+  std::atomic<uint64_t> next{0};  // the loop that is under way, and below it the first part of it that nobody has taken
+  std::atomic<int> done{0};       // parts of that loop
   std::mutex mutex;
-  std::condition_variable begins, ends;
-  std::atomic<unsigned> loop{0};            // how many were begun
-  std::atomic<int> next{0}, inside{0};      // the next part; how many of the others are at work
-  std::atomic<int> first_core{-1};          // where the thread is that began the loop
-  bool open = false, over = false;          // these and what follows change under the mutex, with nobody inside
-  int count = 0;
-  const void* body = nullptr;
-  void (*call)(const void*, int, int) = nullptr;
+  std::condition_variable over;
+
+  static uint32_t loop_of(uint64_t next) { return static_cast<uint32_t>(next >> 32); }
+  static int part_of(uint64_t next) { return static_cast<int>(next & 0xFFFFFFFF); }
 
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -95,63 +139,21 @@ class Team {
 #endif
   }
 
-  static int core() {
-#if defined(__linux__)
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-  }
-
-  // Moves this thread off the core of the first, where it may run elsewhere, and leaves it free to go anywhere again.
-  void leave_first_core() const {
-#if defined(__linux__)
-    const int here = core();
-    cpu_set_t allowed;
-    if (here < 0 || here != first_core || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    cpu_set_t elsewhere = allowed;
-    CPU_CLR(here, &elsewhere);
-    if (CPU_COUNT(&elsewhere) == 0 || sched_setaffinity(0, sizeof elsewhere, &elsewhere) != 0) return;
-    sched_setaffinity(0, sizeof allowed, &allowed);
-#endif
-  }
-
-  // Parts until there are none left, or until this thread's turn is over.
-  void take(int thread, Clock::time_point until) {
-    for (int part; (part = next++) < count;) {
-      call(body, part, thread);
-      if (Clock::now() > until) return;
+  // Called by whoever did the last part.
+  void finish(uint32_t loop) {
+    done = 0;
+    {
+      std::lock_guard<std::mutex> held(mutex);  // or one about to sleep would miss it
+      next = uint64_t{loop + 1} << 32;
     }
+    over.notify_all();
   }
 
-  void help(int thread) {
-    unsigned seen = 0;
-    auto until = Clock::now() + TURN;
-    for (;;) {
-      for (int looks = 0; loop == seen && looks < LOOKS; looks++) pause();
-      {
-        std::unique_lock<std::mutex> held(mutex);
-        begins.wait(held, [&] { return loop != seen; });
-      }
-      leave_first_core();
-      {
-        std::lock_guard<std::mutex> held(mutex);
-        seen = loop;
-        if (over) return;
-        if (!open) continue;  // the others have done it all
-        inside++;
-      }
-      take(thread, until);
-      {
-        std::lock_guard<std::mutex> held(mutex);
-        if (--inside == 0) ends.notify_one();
-      }
-      if (Clock::now() > until) {
-        std::this_thread::yield();
-        until = Clock::now() + TURN;
-        seen--;  // what is left of the loop
-      }
-    }
+  void wait(uint32_t loop) {
+    for (int looks = 0; loop_of(next) == loop && looks < LOOKS; looks++) pause();
+    if (loop_of(next) != loop) return;
+    std::unique_lock<std::mutex> held(mutex);
+    over.wait(held, [&] { return loop_of(next) != loop; });
   }
 };
 

@@ -383,19 +383,22 @@ Outcome linear(float* z, int outputs, const float* targets) {
   return found;
 }
 
-// One mini-batch of one net on its way through an update.
+// Several threads may do so at once.
+inline void say(uint8_t* flag) { __atomic_store_n(flag, 1, __ATOMIC_RELAXED); }
+
+// One mini-batch of one net on its way through an update. Each thread of a team has one: all work is in parts of loops.
 struct Update {
   const Shape& shape;
   Net& net;
   Workspace& work;
   const Batch& batch;
   const Tally& tally;
-  Team& team;
+  Team::Member& team;
   const int cases, last;  // the last weight layer is the output layer
   const float scale, rest;  // the step: what derivatives have of it, and what is left for the end
 
-  Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, Team& team_)
-      : shape(s), net(n), work(w), batch(b), tally(t), team(team_), cases(b.cases), last(s.layers - 1),
+  Update(const Shape& s, Net& n, Workspace& w, const Batch& b, const Tally& t, Team::Member& member)
+      : shape(s), net(n), work(w), batch(b), tally(t), team(member), cases(b.cases), last(s.layers - 1),
         scale(n.step < SMALLEST_STEP ? 1.0f : n.step), rest(n.step < SMALLEST_STEP ? n.step : 1.0f) {}
 
   void omit_units(int layer, int block, int item, float* row) const {
@@ -407,7 +410,7 @@ struct Update {
 
   void take_inputs() {
     const int blocks = blocks_of(shape.sizes[0]);
-    team.share(cases, [&](int item, int) {
+    team.share(cases, [&](int item) {
       const float* from = batch.inputs + batch.starts[item];
       for (int block = 0; block < blocks; block++) {
         float row[BLOCK] = {};
@@ -421,8 +424,7 @@ struct Update {
   void pass_forward(int k) {
     const Panels panels(shape, k);
     const bool logistic = shape.logistic;
-    std::atomic<bool> active{false};
-    team.share(panels.count, [&](int p, int) {
+    team.share(panels.count, [&](int p) {
       bool some = false;
       float* out = floats(work.passed[k]) + size_t(p) * cases * BLOCK;
       forward<4>(work.lists[k], net.weights[k] + panels.weights(p), net.biases[k] + p * BLOCK, cases, out);
@@ -435,9 +437,8 @@ struct Update {
         work.lists[k + 1].list(p, item, row);
         some = some || work.lists[k + 1].count(p, item) > 0;
       }
-      if (some) active = true;
+      if (some) say(tally.active + k);
     });
-    if (active) tally.active[k] = 1;
   }
 
   Outcome judge(float* z, int outputs, int64_t item) const {
@@ -451,16 +452,12 @@ struct Update {
     return found;
   }
 
-  void put_out() {
+  // Losses and errors of all cases, in order, and from outputs to derivatives and their lists: small, one thread.
+  void judge_all() {
     const Panels panels(shape, last);
-    float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
-    team.share(panels.count, [&](int p, int) {
-      auto go = panels.width == LANES ? forward<1> : forward<4>;
-      go(work.lists[last], net.weights[last] + panels.weights(p), net.biases[last] + p * panels.width, cases,
-         total + size_t(p) * cases * panels.width);
-    });
-    std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
     const int outputs = shape.sizes[last + 1];
+    float *total = floats(work.passed[last]), *delta = floats(work.deltas[last]);
+    std::fill(delta, delta + size_t(panels.count) * cases * panels.width, 0.0f);
     float* z = work.outputs.data();
     for (int item = 0; item < cases; item++) {
       for (int i = 0; i < outputs; i++) z[i] = total[panels.at(i, item, cases)];
@@ -479,6 +476,17 @@ struct Update {
       }
   }
 
+  void put_out() {
+    const Panels panels(shape, last);
+    float* total = floats(work.passed[last]);
+    team.share(panels.count, [&](int p) {
+      auto go = panels.width == LANES ? forward<1> : forward<4>;
+      go(work.lists[last], net.weights[last] + panels.weights(p), net.biases[last] + p * panels.width, cases,
+         total + size_t(p) * cases * panels.width);
+    });
+    team.share(1, [&](int) { judge_all(); });
+  }
+
   void turn(const Task& one) { work.lists[one.layer].turn(one.part, cases); }
 
   // Derivatives of hidden layer k, the one below weights k. With those of the topmost the lists are turned: that needs
@@ -487,7 +495,7 @@ struct Update {
     const Panels above(shape, k);
     const bool logistic = shape.logistic;
     const int own = blocks_of(shape.sizes[k]), more = k == last ? static_cast<int>(work.turns.size()) : 0;
-    team.share(own + more, [&](int task, int) {
+    team.share(own + more, [&](int task) {
       if (task >= own) return turn(work.turns[task - own]);
       const size_t at = size_t(task) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
@@ -497,8 +505,7 @@ struct Update {
   }
 
   void take_steps() {
-    std::atomic<bool> moved{false};
-    team.share(static_cast<int>(work.steps.size()), [&](int task, int) {
+    team.share(static_cast<int>(work.steps.size()), [&](int task) {
       const auto [k, panel] = work.steps[task];
       const Panels panels(shape, k);
       auto go = panels.width == LANES ? step<1> : step<4>;
@@ -506,9 +513,8 @@ struct Update {
       const bool any = go(work.lists[k], floats(work.deltas[k]) + unit * cases, shape.sizes[k], cases, rest, net.momentum,
                           k < last ? net.limit : INFINITY, net.weights[k] + at, net.velocities[k] + at,
                           net.biases[k] + unit, net.bias_velocities[k] + unit);
-      if (any && k < last) moved = true;
+      if (any && k < last) say(tally.moved);
     });
-    if (moved) *tally.moved = 1;
   }
 
   void run() {
@@ -516,7 +522,7 @@ struct Update {
     for (int k = 0; k < last; k++) pass_forward(k);
     put_out();
     for (int k = last; k > 0; k--) pass_back(k);
-    if (last == 0) std::for_each(work.turns.begin(), work.turns.end(), [&](const Task& one) { turn(one); });
+    if (last == 0) team.share(static_cast<int>(work.turns.size()), [&](int task) { turn(work.turns[task]); });
     take_steps();
   }
 };
@@ -550,15 +556,17 @@ void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const
   // net after another would if no thread ever waited.
   const int busy = busy_threads(shape, threads), rounds = (shape.nets + threads - 1) / threads;
   const bool side_by_side = shape.nets > 1 && 8 * rounds * busy <= 9 * shape.nets;
-  Team team(side_by_side ? threads : busy), alone(1);
   std::vector<Workspace> work(side_by_side ? threads : 1, Workspace(shape, shape.batch));
-  auto train = [&](int net, int thread) {
-    Team& helpers = side_by_side ? alone : team;
+  auto train = [&](int net, Workspace& space, Team::Member& member) {
     for (int u = 0; u < updates; u++)
-      Update(shape, nets[net], work[thread], batches[size_t(net) * updates + u], tallies[net], helpers).run();
+      Update(shape, nets[net], space, batches[size_t(net) * updates + u], tallies[net], member).run();
   };
-  if (side_by_side) return team.share(shape.nets, train);
-  for (int net = 0; net < shape.nets; net++) train(net, 0);
+  Team team(side_by_side ? threads : busy), nobody(1);
+  team.run([&](Team::Member& member) {
+    Team::Member alone(nobody, 0);
+    if (side_by_side) return member.share(shape.nets, [&](int net) { train(net, work[member.number], alone); });
+    for (int net = 0; net < shape.nets; net++) train(net, work[0], member);
+  });
 }
 
 }  // namespace INSTRUCTION_SET
