@@ -172,7 +172,12 @@ struct Lists {
 
 // A part of a weight layer: one of its panels, or one block of its inputs.
 struct Task {
-  int layer, part;
+  int layer, part, parts;
+
+  // By where they stand in their layers, so that a thread's share of several layers' tasks is its shares of each.
+  bool operator<(const Task& other) const {
+    return int64_t{2 * part + 1} * other.parts < int64_t{2 * other.part + 1} * parts;
+  }
 };
 
 // What a thread needs to take one net through one update; an update itself asks for no memory.
@@ -181,7 +186,7 @@ struct Workspace {
   std::vector<Lines> passed;  // per layer [panel][case][unit]: activities; of the last, outputs
   std::vector<Lines> deltas;  // likewise: derivatives, times minus the step
   std::vector<float> outputs;  // of one case
-  std::vector<Task> turns, steps;  // lists to turn, block by block, and steps to take, panel by panel; topmost first
+  std::vector<Task> turns, steps;  // lists to turn, block by block, and steps to take, panel by panel
 
   Workspace(const Shape& shape, int cases) : outputs(shape.sizes[shape.layers]) {
     for (int k = 0; k <= shape.layers; k++) lists.emplace_back(shape.sizes[k], cases);
@@ -191,9 +196,12 @@ struct Workspace {
       deltas.emplace_back(size_t(panels.count) * cases * panels.width / LANES);
     }
     for (int k = shape.layers - 1; k >= 0; k--) {
-      for (int part = 0; part < lists[k].blocks; part++) turns.push_back({k, part});
-      for (int part = 0; part < Panels(shape, k).count; part++) steps.push_back({k, part});
+      const int blocks = lists[k].blocks, panels = Panels(shape, k).count;
+      for (int part = 0; part < blocks; part++) turns.push_back({k, part, blocks});
+      for (int part = 0; part < panels; part++) steps.push_back({k, part, panels});
     }
+    std::stable_sort(turns.begin(), turns.end());
+    std::stable_sort(steps.begin(), steps.end());
   }
 };
 
@@ -484,29 +492,29 @@ struct Update {
       go(work.lists[last], net.weights[last] + panels.weights(p), net.biases[last] + p * panels.width, cases,
          total + size_t(p) * cases * panels.width);
     });
-    team.share(1, [&](int) { judge_all(); });
+    // Meanwhile the other threads turn the lists, which needs no derivatives.
+    team.share(1 + static_cast<int>(work.turns.size()), [&](int task) {
+      if (task == 0) return judge_all();
+      const Task& one = work.turns[task - 1];
+      work.lists[one.layer].turn(one.part, cases);
+    });
   }
 
-  void turn(const Task& one) { work.lists[one.layer].turn(one.part, cases); }
-
-  // Derivatives of hidden layer k, the one below weights k. With those of the topmost the lists are turned: that needs
-  // no derivatives, and a loop less is a wait less for the threads.
+  // Derivatives of hidden layer k, the one below weights k.
   void pass_back(int k) {
     const Panels above(shape, k);
     const bool logistic = shape.logistic;
-    const int own = blocks_of(shape.sizes[k]), more = k == last ? static_cast<int>(work.turns.size()) : 0;
-    team.share(own + more, [&](int task) {
-      if (task >= own) return turn(work.turns[task - own]);
-      const size_t at = size_t(task) * cases * BLOCK;
+    team.share(blocks_of(shape.sizes[k]), [&](int block) {
+      const size_t at = size_t(block) * cases * BLOCK;
       float* out = floats(work.deltas[k - 1]) + at;
-      backward(work.lists[k + 1], floats(work.deltas[k]), above, net.weights[k], task, cases, out);
+      backward(work.lists[k + 1], floats(work.deltas[k]), above, net.weights[k], block, cases, out);
       times_slope(floats(work.passed[k - 1]) + at, logistic, cases * BLOCK, out);
     });
   }
 
   void take_steps() {
     team.share(static_cast<int>(work.steps.size()), [&](int task) {
-      const auto [k, panel] = work.steps[task];
+      const int k = work.steps[task].layer, panel = work.steps[task].part;
       const Panels panels(shape, k);
       auto go = panels.width == LANES ? step<1> : step<4>;
       const size_t at = panels.weights(panel), unit = size_t(panel) * panels.width;
@@ -522,7 +530,6 @@ struct Update {
     for (int k = 0; k < last; k++) pass_forward(k);
     put_out();
     for (int k = last; k > 0; k--) pass_back(k);
-    if (last == 0) team.share(static_cast<int>(work.turns.size()), [&](int task) { turn(work.turns[task]); });
     take_steps();
   }
 };
