@@ -13,7 +13,7 @@ import pytest
 from toys import finish, no_file_above, outcome, small, written
 
 import meannet
-from meannet import claims, console, recipes, screen
+from meannet import claims, console, recipes, screen, typed
 from meannet.cli import main
 from meannet.config import from_json, to_json
 
@@ -430,7 +430,7 @@ def test_a_long_run_says_after_two_epochs_how_long_it_will_take(capsys):
 def test_commands_are_told_as_they_can_be_typed(monkeypatch):
     told = "meannet run --resume runs/meannet"
     monkeypatch.setattr(sys, "argv", ["env dir/bin/meannet", "run"])
-    monkeypatch.setattr(console.shutil, "which", {"meannet": None}.get)
-    assert console.as_typed(told) == "'env dir/bin/meannet' run --resume runs/meannet"
-    monkeypatch.setattr(console.shutil, "which", {"meannet": "/usr/bin/meannet"}.get)
-    assert console.as_typed(told) == told
+    monkeypatch.setattr(typed.shutil, "which", {"meannet": None}.get)
+    assert typed.as_typed(told) == "'env dir/bin/meannet' run --resume runs/meannet"
+    monkeypatch.setattr(typed.shutil, "which", {"meannet": "/usr/bin/meannet"}.get)
+    assert typed.as_typed(told) == told

@@ -256,3 +256,11 @@ def test_a_bound_that_no_weight_is_under_is_warned_of():
     with pytest.warns(UserWarning, match="no weight of this module is bounded"):
         (group,) = param_groups(net, limit=15.0)
     assert group["limit"] == math.inf
+
+
+def test_hidden_layers_that_do_not_learn_need_no_bound_and_no_warning():
+    net = a_net()
+    for part in (net[0], net[3]):
+        part.requires_grad_(False)
+    (group,) = param_groups(net, limit=15.0)  # warnings are errors here
+    assert group["limit"] == math.inf and group["params"] == list(net[-1].parameters())

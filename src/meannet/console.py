@@ -5,7 +5,6 @@ import json
 import math
 import os
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -31,6 +30,7 @@ from meannet.report.tables import unit_of
 from meannet.report.written import duration, spread
 from meannet.runlog import RunFolder
 from meannet.speech import scoring
+from meannet.typed import as_typed, resume_command
 
 EXIT_STOPPED_NETS = 3
 SAME_WISH = 1.0  # seconds
@@ -132,18 +132,6 @@ class StopRequest:
         finally:
             for number in heeded:
                 signal.signal(number, before[number])
-
-
-def resume_command(out: Path) -> str:
-    return as_typed(f"meannet run --resume {shlex.quote(str(out))}")
-
-
-def as_typed(command: str) -> str:
-    """A command of meannet as it can be given here: `make run` has it in a folder that the shell does not search."""
-    program = sys.argv[0]
-    if Path(program).name != "meannet" or shutil.which("meannet"):
-        return command
-    return command.replace("meannet", shlex.quote(program), 1)
 
 
 def tell_interrupted(console: Console, out: Path) -> None:

@@ -14,6 +14,7 @@ from meannet.nn.dense import Fleet, initial_fleet
 from meannet.pretrain.unrolled import seen
 from meannet.runlog import RunFolder
 from meannet.train import Fault
+from meannet.typed import resume_command
 
 
 def make_fleet(experiment: Experiment, hidden: Sequence[int], dataset: Dataset, where: torch.device | str) -> Fleet:
@@ -91,7 +92,7 @@ def of_finished(folder: RunFolder) -> Iterator[None]:
     except checkpoint.Damaged as error:
         remedy = f"its nets are lost, and {folder.result} still tells what they did; run it again into another folder"
         if checkpoint.recoverable(folder.path):
-            remedy = f"move {folder.result} elsewhere, and `meannet run --resume {folder.path}` makes it anew"
+            remedy = f"move {folder.result} elsewhere, and `{resume_command(folder.path)}` makes it anew"
         raise checkpoint.CheckpointError(f"{folder.path}: {error}; {remedy}") from None
 
 

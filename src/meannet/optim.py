@@ -101,7 +101,7 @@ def param_groups(module: nn.Module, *, limit: float, output: nn.Module | None = 
     free = set(output.parameters()) if output is not None else set()  # also where another layer shares its weight
     weights = {layer.weight for layer in layers if isinstance(layer.weight, nn.Parameter)} - free
     learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if limit < math.inf and not any(parameter in weights for parameter in learned):
+    if limit < math.inf and not weights:
         warnings.warn(
             "no weight of this module is bounded: hidden layers are linear, convolutional or locally connected ones "
             "below the output layer; name another with output=",

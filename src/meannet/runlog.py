@@ -9,6 +9,7 @@ from typing import Any
 
 from meannet.atomic import write_atomically
 from meannet.config import Experiment, from_json, to_json
+from meannet.typed import resume_command
 
 try:
     import fcntl
@@ -58,7 +59,7 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(
-                f"{self.path} has no {name}: the run has not finished; `meannet run --resume {self.path}`"
+                f"{self.path} has no {name}: the run has not finished; `{resume_command(self.path)}`"
             ) from None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
@@ -190,7 +191,7 @@ def held(handle: int) -> bool:
 def check_free(path: Path) -> None:
     """Refuse a folder that already holds anything but what was left by a run killed as it wrote its first file."""
     if (path / "experiment.json").exists():
-        raise ValueError(f"{path} holds a run; go on with `meannet run --resume {path}` or choose another --out")
+        raise ValueError(f"{path} holds a run; go on with `{resume_command(path)}` or choose another --out")
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is a file; --out names a folder")
     if path.exists() and not set(path.iterdir()) <= set(path.glob(".*.tmp")):

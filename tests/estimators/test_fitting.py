@@ -297,6 +297,14 @@ def test_cases_learned_to_the_last_bit_are_no_collapse():
     assert fitted.score(easy, easy[:, 0]) == 1
 
 
+def test_a_net_that_collapsed_is_found_however_few_cases_each_call_has():
+    fitted = classifier(hidden=(8,)).partial_fit(X[:20], Y[:20], classes=np.unique(Y))
+    fitted._fleet.biases[0].fill_(-100)
+    with pytest.raises(ValueError, match="collapsed"):
+        for _ in range(3):  # 60 presentations of cases
+            fitted.partial_fit(X[:20], Y[:20])
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

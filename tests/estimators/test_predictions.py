@@ -44,6 +44,13 @@ def test_columns_too_small_for_float32_are_predicted_in_float64():
     np.testing.assert_array_equal(fitted.predict_proba(single), fitted.predict_proba(single.astype(np.float64)))
 
 
+@pytest.mark.parametrize("far", ["inputs", "targets"])
+def test_columns_far_from_zero_are_predicted_in_float64(far):
+    cases, numbers = (X + 1e6, Y) if far == "inputs" else (X, 1e9 + 30.0 * standard(X)[:, 0])
+    fitted, single = regressor().fit(cases, numbers), cases.astype(np.float32)
+    np.testing.assert_array_equal(fitted.predict(single), fitted.predict(single.astype(np.float64)))
+
+
 def test_the_module_averages_the_nets_of_a_fleet():
     fitted = classifier(n_nets=3).fit(X, Y)
     each = [softmax(forward(layers(network), standard(X))) for network in fitted.network_.networks]

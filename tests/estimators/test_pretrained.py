@@ -220,8 +220,10 @@ def test_every_transformer_hands_its_features_on_in_a_pipeline(estimator, digits
 def test_inputs_on_another_scale_than_those_of_the_fit_are_warned_of(digits):
     X, _ = digits
     fitted = BernoulliRBM(5, **SHORT).fit(X)
-    with pytest.warns(UserWarning, match=r"reach from 0 to 255, and those of the fit were in \[0, 1\]"):
-        fitted.transform(255 * X)
+    for use in (fitted.transform, fitted.free_energy, make_pipeline(fitted).transform):
+        with pytest.warns(UserWarning, match=r"reach from 0 to 255, and those of the fit were in \[0, 1\]") as caught:
+            use(255 * X)
+        assert caught[0].filename == __file__
 
 
 def test_a_classifier_warns_of_inputs_on_another_scale_than_its_frozen_stacks(digits):
@@ -239,6 +241,9 @@ def test_inputs_that_are_nearly_in_the_unit_interval_are_told_what_auto_makes_of
     with pytest.warns(UserWarning, match="reach from 0 to 1.0001, so that visible='auto' takes Gaussian") as caught:
         found = DBN(5, **SHORT).fit(X)
     assert found._stack.settings.visible == "gaussian" and caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="takes Gaussian") as caught:
+        DBN(5, **SHORT).fit_transform(X)
+    assert caught[0].filename == __file__
     for clear in (DBN(5, visible="bernoulli", **SHORT), DBN(5, visible="gaussian", **SHORT)):
         clear.fit(X)  # warnings are errors here
     DBN(5, **SHORT).fit(16 * X)
@@ -296,6 +301,10 @@ def test_a_classifier_starts_from_what_was_pretrained_and_keeps_a_frozen_stack(d
     again = DropoutClassifier.load(tmp_path / "net")
     assert np.array_equal(again.predict_proba(X), net.predict_proba(X))
     assert again.pretrain.hidden == (30, 20)
+    net.set_params(pretrain=FrozenEstimator(DBN((3,)))).save(tmp_path / "net")  # what was fitted is not lost by that
+    assert np.array_equal(DropoutClassifier.load(tmp_path / "net").predict_proba(X), again.predict_proba(X))
+    with pytest.raises(ValueError, match="The 'hidden' parameter of DBN must be"):
+        DropoutClassifier(pretrain=DBN("abc")).fit(X, y)
 
 
 @pytest.mark.parametrize("kind", [DBN, GaussianRBM])

@@ -128,6 +128,8 @@ def test_a_module_without_memory_keeps_its_settings_until_it_has_some(rates, way
     for training in (True, False):
         out = net.train(training)(torch.ones(5, 7, device="meta"))
         assert out.is_meta and out.shape == (5, 7)
+        whole = net[1](torch.ones(5, 7, dtype=torch.int64, device="meta"))
+        assert whole.dtype == Dropout(rates).train(training)(torch.ones(5, 7, dtype=torch.int64)).dtype
     dropout, x = net.to_empty(device="cpu")[1], torch.ones(5, 7)
     np.testing.assert_allclose(dropout(x), (1 - torch.as_tensor(rates)).expand(5, 7))
     assert dropout.train()(x).equal(thinned(x, rates, 3, 2, 0))

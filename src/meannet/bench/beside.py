@@ -129,9 +129,9 @@ def overhead(where: str, experiment: config.Experiment | None = None) -> dict[st
         clocked.append(_Clocked(chosen(*arguments, **named)))
         return clocked[-1]
 
-    def test(*arguments: Any) -> Any:
+    def test(*arguments: Any, **named: Any) -> Any:
         began = time.perf_counter()
-        found = judged(*arguments)
+        found = judged(*arguments, **named)
         tests.append((began, time.perf_counter()))
         return found
 

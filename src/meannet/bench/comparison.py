@@ -42,7 +42,8 @@ class Row:
     @property
     def name(self) -> str:
         mine = f" {self.settings.path}" if self.who.who == "meannet" else ""
-        return f"{self.who.who}{mine}, {self.settings.units}"
+        several = f", {self.settings.nets} nets" if self.settings.nets > 1 else ""
+        return f"{self.who.who}{mine}, {self.settings.units}{several}"
 
     def measure(self) -> None:
         answer = self.who.timed(self.number)

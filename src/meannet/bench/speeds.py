@@ -1,4 +1,4 @@
-"""What pages say of `meannet bench`, of its --pretrain, --speech and --images, whose --json is kept under results/."""
+"""What pages say of `meannet bench`, and of its flags on speed, whose --json is kept under results/."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -3,7 +3,6 @@
 import copy
 import math
 import numbers
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +28,12 @@ from meannet.estimators.cases import Matrix, Scaling
 from meannet.estimators.network import Thinned, mean_module, rounded
 from meannet.estimators.parameters import Parameters, seed_of
 from meannet.estimators.progress import Line
+from meannet.estimators.warning import warn
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 from meannet.pretrain.stack import Stack
 from meannet.pretrain.unrolled import install_
-from meannet.train import Epoch, Fault, Why, train
+from meannet.train import Epoch, Fault, Unjudged, Why, train
 
 REACH = 3.0  # standard deviations, which no standardised input exceeds
 CONSTANT = 1e-6  # standard deviations; rounding alone moves a constant target by less
@@ -46,6 +46,7 @@ class DropoutNet(Parameters):
     """Dense nets trained with dropout, as a scikit-learn estimator; its two kinds are in supervised.py."""
 
     _asked: dict[str, Any]
+    _unjudged: Unjudged | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one checksummed safetensors file, without pickle."""
@@ -162,6 +163,7 @@ class DropoutNet(Parameters):
             replace(optim, epochs=start + optim.epochs),
             [optim.lr] * len(fleet.seeds),
             start=start,
+            unjudged=self._unjudged if goes_on else None,
             # A single update rule for every call: momentum goes on rising, and nothing falls.
             origin=0 if partial else start,
             still=not (inputs.any() if isinstance(inputs, torch.Tensor) else x.count_nonzero()),
@@ -171,6 +173,8 @@ class DropoutNet(Parameters):
         good = [net for net in range(len(fleet.seeds)) if net not in {fault.net for fault in faults}]
         self._answer_for(faults, len(fleet.seeds), optim.lr)
         self._fleet = fleet.pick(good, "cpu")
+        if faults:  # it is of the nets there were
+            self._unjudged = None
         return self._finish()
 
     def _begin(
@@ -205,7 +209,7 @@ class DropoutNet(Parameters):
             ours, theirs = (getattr(one, "feature_names_in_", None) for one in (self, frozen))
             if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
                 raise ValueError("The feature names should match those that pretrain was fitted on, in the same order.")
-            frozen._compare_scale(x, stacklevel=7)
+            frozen._compare_scale(x)
             return frozen, frozen._stack
         fitted = clone(self.pretrain)
         if fitted.random_state is None and self.random_state is not None:
@@ -229,7 +233,7 @@ class DropoutNet(Parameters):
                 ]
                 gone = {fault.net for fault in faults}
                 record = _record(epoch, [n for n in range(len(fleet.seeds)) if n not in gone], fleet.output)
-                self.n_iter_ = epoch.epoch
+                self.n_iter_, self._unjudged = epoch.epoch, epoch.unjudged
                 self.history_.append(record)
                 if held is not None:
                     loss = self._validation_loss(fleet, x, targets, held)
@@ -241,18 +245,15 @@ class DropoutNet(Parameters):
                 if held is not None and since >= self.n_iter_no_change:
                     break
         except KeyboardInterrupt:
-            warnings.warn(
-                f"fit was interrupted; the nets are as they were after epoch {self.n_iter_}", UserWarning, stacklevel=5
-            )
+            warn(f"fit was interrupted; the nets are as they were after epoch {self.n_iter_}")
         line.close()
         if best is not None:
             torch._foreach_copy_(list(fleet.state().values()), best)
         losses = [record["train_loss"] for record in self.history_[known:]]
         if best is None and losses and losses[-1] > RISEN * max(losses[0], NOTHING):
-            warnings.warn(
+            warn(
                 f"the training loss rose, from {losses[0]:.3g} to {losses[-1]:.3g}; use more epochs, or lower lr",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return faults
 
@@ -282,11 +283,10 @@ class DropoutNet(Parameters):
             remedy += ", or set standardize=True"
         if len(faults) == nets:
             raise ValueError(f"training failed: in epoch {first.epoch} the net {first.why}{where}; {remedy}")
-        warnings.warn(
+        warn(
             f"{len(faults)} of {nets} nets failed and are left out: in epoch {first.epoch} net {first.net} "
             f"{first.why}{where}; {remedy}",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
     def _finish(self) -> Self:

@@ -16,6 +16,8 @@ from meannet.estimators.cases import Scaling
 from meannet.nn import dense
 from meannet.nn.dense import Fleet
 
+FARTHEST_MEAN = 1000.0  # in standard deviations, where float32 is to do for a column
+
 Machine = Sequence[tuple[Tensor, Tensor]]  # weights and biases of a deep Boltzmann machine's two layers
 
 
@@ -47,10 +49,15 @@ def mean_module(
 
 
 def rounded(network: nn.Module) -> nn.Module:
-    """The same in float32, which takes half the time; itself where float32 cannot hold the scales of its columns."""
+    """The same in float32, which takes half the time; itself where float32 cannot hold its columns.
+
+    It has 24 bits, so that numbers a thousand times as large as their spread keep 14 of them for it.
+    """
     found = copy.deepcopy(network).float()
-    scales = [part.scale for part in found.modules() if isinstance(part, plain.Standardise)]
-    return found if all((scale > 0).all() and scale.isfinite().all() for scale in scales) else network
+    scalings = [part for part in found.modules() if isinstance(part, plain.Standardise)]
+    held = all((one.scale > 0).all() and one.scale.isfinite().all() for one in scalings)
+    near = all((one.mean.abs() <= FARTHEST_MEAN * one.scale).all() for one in scalings)
+    return found if held and near else network
 
 
 def _state(fleet: Fleet, net: int, inputs: Scaling, targets: Scaling | None, after: int) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 import math
 import numbers
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -11,10 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from meannet.config import Optim
 from meannet.estimators.allowed import PARAMETERS, check
+from meannet.estimators.warning import warn
 from meannet.nn.dense import Fleet, initial_fleet
 
 USUAL_HIDDEN = (256,)
@@ -82,10 +83,13 @@ class Parameters(BaseEstimator):
 
     def _check_parameters(self) -> None:
         check(self, PARAMETERS)
+        stack: Any = self.pretrain
+        if stack is not None and not isinstance(stack, FrozenEstimator):
+            stack._check_parameters()
         given = _sizes(self.hidden)
         if self.pretrain is not None and given not in (USUAL_HIDDEN, self._hidden()):
             used = f"the net has the layers of pretrain, {self._hidden()}"
-            warnings.warn(f"hidden={given} is not used: {used}", stacklevel=2)
+            warn(f"hidden={given} is not used: {used}")
 
     def _new_fleet(
         self, inputs: int, outputs: int, output: str, groups: tuple[int, ...], device: torch.device

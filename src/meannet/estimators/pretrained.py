@@ -1,7 +1,6 @@
 """BernoulliRBM, GaussianRBM, DBN and DBM: features learned without labels (A.2, B.1), the scikit-learn way."""
 
 import numbers
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from meannet.config import Joint, Pretrain
 from meannet.estimators.allowed import Allowed, check_counts, number
 from meannet.estimators.cases import Matrix, case_keys, dense_rows
 from meannet.estimators.transformer import Pretrained, in_unit_interval
+from meannet.estimators.warning import warn
 from meannet.pretrain import ais, dbm, rbm
 from meannet.pretrain.rbm import RBM
 from meannet.pretrain.unrolled import layers
@@ -264,11 +264,9 @@ class DBN(Pretrained):
             return "bernoulli"
         least, most = X.min(), X.max()
         if least >= -NEARLY and most <= 1 + NEARLY:
-            warnings.warn(
+            warn(
                 f"inputs reach from {least:.9g} to {most:.9g}, so that visible='auto' takes Gaussian units; "
-                "clip inputs to [0, 1] for Bernoulli ones, or say which with visible",
-                UserWarning,
-                stacklevel=5,
+                "clip inputs to [0, 1] for Bernoulli ones, or say which with visible"
             )
         return "gaussian"
 

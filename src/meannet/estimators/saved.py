@@ -57,11 +57,11 @@ def save(estimator: Any, path: Path) -> None:
                 {"dtype": c.dtype.str, "values": [_plain(label) for label in c.tolist()]} for c in labels.classes
             ],
         }
-    if isinstance(estimator.pretrain, FrozenEstimator):
-        learned, facts["frozen"] = estimator.pretrain.estimator._learned()
-        tensors |= {
-            f"frozen.{name}": tensor.clone() for name, tensor in learned.items()
-        }  # its scaling is the nets' own
+    frozen = estimator.pretrain.estimator if isinstance(estimator.pretrain, FrozenEstimator) else None
+    if frozen is not None and hasattr(frozen, "_stack"):  # it may have been set after the fit, and not be fitted
+        learned, facts["frozen"] = frozen._learned()
+        # Copies: its scaling is the nets' own, and no memory may be in a file twice.
+        tensors |= {f"frozen.{name}": tensor.clone() for name, tensor in learned.items()}
     checkpoint.save(path, tensors, facts, keep_previous=False)
 
 

@@ -1,6 +1,5 @@
 """What the pretrained transformers share: checks, a fit through the package's own loop, features, samples, files."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -19,6 +18,7 @@ from meannet.estimators.allowed import PARAMETERS, Allowed, check, check_counts,
 from meannet.estimators.cases import Matrix, Scaling, chunks, dense_inputs, flat
 from meannet.estimators.parameters import all_or_nothing, net_seeds, on_device, seed_of
 from meannet.estimators.progress import Line
+from meannet.estimators.warning import warn
 from meannet.pretrain import stack
 from meannet.pretrain.draws import Draws
 from meannet.pretrain.rbm import RBM
@@ -178,18 +178,16 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """What a function of scaled cases (1, cases, features) gives, a block of cases at a time."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
-        self._compare_scale(X, stacklevel=4)
+        self._compare_scale(X)
         scaled = (torch.from_numpy(self._scaling.apply(part))[None] for part in chunks(X, max(self._stack.sizes)))
         return np.concatenate([function(part)[0].numpy() for part in scaled])
 
-    def _compare_scale(self, X: Matrix, stacklevel: int) -> None:
+    def _compare_scale(self, X: Matrix) -> None:
         """Warn of inputs far from [0, 1] where those of the fit were there, so that none are scaled."""
         unscaled = (self._scaling.mean == 0).all() and (self._scaling.scale == 1).all()
         if self._stack.settings.visible == "bernoulli" and unscaled and (X.min() < -1 or X.max() > 2):
             reach = f"inputs reach from {X.min():g} to {X.max():g}"
-            warnings.warn(
-                f"{reach}, and those of the fit were in [0, 1]: scale them alike", UserWarning, stacklevel=stacklevel
-            )
+            warn(f"{reach}, and those of the fit were in [0, 1]: scale them alike")
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
         return stack.top_means(self._stack, inputs)

@@ -65,7 +65,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self._check_shape(x)
         if x.is_meta:  # a shape and a type, nothing to omit
-            return x if self.training == (self.convention == "paper") else x * 1.0
+            return x if self.convention == "inverted" and not self.training else torch.where(x != 0, x, 0.0)
         if not self.training:
             return x if self.convention == "inverted" else x * self.keep_probability(x.dtype)
         if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
