@@ -90,15 +90,17 @@ def test_a_boltzmann_machines_bound_is_below_the_log_probability_and_close(digit
     X = (digits[0][:300, 2:60:6] > 0.5).astype(float)  # 10 units
     found = DBM((4, 3), epochs=40, joint_epochs=20, random_state=0).fit(X)
     v, first = (np.array(list(itertools.product((0.0, 1.0), repeat=n))) for n in (10, 4))
-    (w1, w2), folded = found.components_, found._stack.dbm.folded
-    a, c = np.split(folded.hidden_biases[0].numpy(), [10])
-    table = (v @ a)[:, None] + first @ folded.visible_biases[0].numpy() + v @ w1.T @ first.T
+    w1, w2 = found.components_
+    a, b, c = found.intercepts_
+    table = (v @ a)[:, None] + first @ b + v @ w1.T @ first.T
     table += np.logaddexp(0, first @ w2.T + c).sum(1)  # the second layer summed out
     log_z = np.logaddexp.reduce(table, axis=None)
     estimate, low, high = found.log_partition(300)
     assert low < log_z < high and estimate == pytest.approx(log_z, abs=0.1)
     gap = np.logaddexp.reduce(table, axis=1) - log_z - found.bound(v, log_z)
     assert (gap >= -1e-9).all() and 0 < gap.mean() < 0.3
+    with pytest.raises(ValueError, match="cases of 0s and 1s"):
+        found.bound(v / 2)
     np.testing.assert_allclose(found.bound(v, 2.0), found.bound(v) - 2.0)
 
 

@@ -9,7 +9,7 @@ from sklearn.neural_network import BernoulliRBM
 from sklearn.utils import check_random_state
 from tiny import joint, logistic, machine, parts, states
 
-from meannet.pretrain import rbm
+from meannet.pretrain import ais, rbm
 from meannet.pretrain.draws import Draws
 
 SHAPES = pytest.mark.parametrize("labels", [0, 3])
@@ -69,6 +69,11 @@ def test_gaussian_free_energy_integrates_to_the_density_of_the_definition():
     ]
     assert moment[1] / moment[0] == pytest.approx(mean, rel=1e-9)
     assert moment[2] / moment[0] - mean**2 == pytest.approx(1, rel=1e-7)
+
+
+def test_a_layer_with_doubled_inputs_has_no_partition_function():
+    with pytest.raises(ValueError, match="has no energy"):
+        ais.log_partition(rbm.initial_rbm(3, 2, [0], up=2.0), temperatures=5)
 
 
 def test_doubled_inputs_are_those_of_two_copies_of_the_other_side():

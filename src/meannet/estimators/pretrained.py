@@ -215,8 +215,8 @@ class DBN(Pretrained):
 
     Attributes
     ----------
-    components_ : list of arrays
-        Weights (units, inputs) of each layer.
+    components_, intercepts_ : lists of arrays
+        Weights (units, inputs) of each layer; biases of the visible units and of those of each layer.
     history_ : list of dicts
         The reconstruction error of a layer after each epoch.
     """
@@ -256,6 +256,12 @@ class DBN(Pretrained):
     def components_(self) -> list[np.ndarray]:
         check_is_fitted(self)
         return [layer.weights[0].numpy() for layer in self._stack.layers]
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        check_is_fitted(self)
+        visible = [layer.visible_biases[0].numpy() for layer in self._stack.layers[:1]]
+        return visible + [layer.hidden_biases[0].numpy() for layer in self._stack.layers]
 
     def _visible(self, X: Matrix) -> str:
         if self.visible != "auto":
@@ -304,8 +310,8 @@ class DBM(Pretrained):
 
     Attributes
     ----------
-    components_ : list of arrays
-        Weights (units, inputs) of each layer.
+    components_, intercepts_ : lists of arrays
+        Weights (units, inputs) of each layer; biases of the visible units and of those of each layer.
     history_ : list of dicts
         The reconstruction error after each epoch.
     """
@@ -350,6 +356,8 @@ class DBM(Pretrained):
         """
 
         def bounds(inputs: torch.Tensor) -> torch.Tensor:
+            if not ((inputs == 0) | (inputs == 1)).all():
+                raise ValueError("bound is about cases of 0s and 1s, and X has others; take X > 0.5, or draw them")
             made, sweeps = self._machine, self._stack.settings.joint.sweeps
             return dbm.bound(made, inputs, *dbm.mean_field(made, inputs, sweeps=sweeps), inputs.new_zeros(1))
 
@@ -370,6 +378,12 @@ class DBM(Pretrained):
         check_is_fitted(self)
         (first, _), (second, _) = layers(self._stack)
         return [first[0, :, : self.n_features_in_].numpy(), second[0].numpy()]
+
+    @property
+    def intercepts_(self) -> list[np.ndarray]:
+        folded = self._machine.folded
+        visible, second = np.split(folded.hidden_biases[0].numpy(), [self.n_features_in_])
+        return [visible, folded.visible_biases[0].numpy(), second]
 
     def _features(self, inputs: torch.Tensor) -> torch.Tensor:
         return dbm.mean_field(self._machine, inputs, sweeps=self._stack.settings.joint.sweeps)[1]

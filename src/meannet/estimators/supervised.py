@@ -49,7 +49,8 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
     pretrain : DBN, BernoulliRBM, GaussianRBM or None
         What to start from: it is fitted to the inputs first, and its layers, with logistic units, take the place of
         `hidden` and `units`, its scaling that of `standardize`, and there is no bound (A.2). One that was fitted to
-        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is.
+        more inputs than there are labels for goes in as `FrozenEstimator(dbn)` and is used as it is; for partial_fit,
+        too, which otherwise pretrains on the cases of its first call alone.
     early_stopping : bool
         Hold out `validation_fraction` of the cases, stop after `n_iter_no_change` epochs without a lower loss of the
         mean network on them, and go back to the best. With dropout this is not needed. Not for partial_fit.
@@ -142,7 +143,7 @@ class DropoutClassifier(ClassifierMixin, DropoutNet):
             return self._fit_labels(X, checked_labels(y), sample_weight, None, goes_on=goes_on, partial=False)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """One epoch on these cases; the first call names all classes and fixes the scale of the inputs.
+        """One epoch on these cases; the first call names all classes, fixes the scale of the inputs and pretrains.
 
         For several targets `classes` is a list of arrays; multi-label targets need none.
         """
@@ -238,7 +239,7 @@ class DropoutRegressor(RegressorMixin, DropoutNet):
             return self._fit_numbers(X, y, sample_weight, partial=False)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """One epoch on these cases; the first call fixes the scales of inputs and targets."""
+        """One epoch on these cases; the first call fixes the scales of inputs and targets, and pretrains."""
         with all_or_nothing(self):
             return self._fit_numbers(X, y, sample_weight, partial=True)
 

@@ -81,7 +81,7 @@ class Pretrained(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.history_: list[dict[str, Any]] = []
         line = Line(sum(one.epochs for one in made.stages), bool(self.verbose))
         try:
-            # Products in float32, so that the same data give the same features on every machine.
+            # Products in float32: the same data give the same features on every machine, to the rounding of sums.
             for done in pretrain(made, inputs, None):
                 error = {"reconstruction_error": done.values[0]}
                 self.history_.append({"stage": done.stage.name, "epoch": done.epoch} | error)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meannet.pretrain.draws import Draws
-from meannet.pretrain.rbm import RBM, sample_hidden, sample_visible
+from meannet.pretrain.rbm import RBM, need_one_machine, sample_hidden, sample_visible
 
 STAGE = 255  # of its draws
 
@@ -32,6 +32,7 @@ def log_partition(rbm: RBM, *, temperatures: int = 1000, particles: int = 100) -
     """
     if temperatures < 1 or particles < 2:
         raise ValueError("it takes 1 temperature or more, and 2 particles or more for the error to be told")
+    need_one_machine(rbm)
     nets, device, dtype = len(rbm.seeds), rbm.device, rbm.weights.dtype
     nothing = torch.zeros(nets, particles, rbm.sizes[1], device=device, dtype=dtype)
     visible = sample_visible(rbm, nothing, Draws(rbm.seeds, STAGE, 0))

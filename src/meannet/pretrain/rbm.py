@@ -156,14 +156,14 @@ def reconstruction_error(rbm: RBM, visible: Tensor) -> Tensor:
 
 def energy(rbm: RBM, visible: Tensor, hidden: Tensor) -> Tensor:
     """(nets, cases)"""
-    _need_one_machine(rbm)
+    need_one_machine(rbm)
     interaction = (torch.matmul(visible, rbm.weights.mT) * hidden).sum(-1)
     return _own(rbm, visible) - (hidden * rbm.hidden_biases[:, None]).sum(-1) - interaction
 
 
 def free_energy(rbm: RBM, visible: Tensor) -> Tensor:
     """Minus the log of the sum over hidden states of exp(-energy), (nets, cases)."""
-    _need_one_machine(rbm)
+    need_one_machine(rbm)
     return _own(rbm, visible) - F.softplus(_total(rbm, visible, rbm.hidden_biases, upwards=True)).sum(-1)
 
 
@@ -242,6 +242,6 @@ def _own(rbm: RBM, visible: Tensor) -> Tensor:
     return 0.5 * (units - own).square().sum(-1) - (labels * theirs).sum(-1)
 
 
-def _need_one_machine(rbm: RBM) -> None:
+def need_one_machine(rbm: RBM) -> None:
     if rbm.up != 1 or rbm.down != 1:
         raise ValueError("a layer trained with doubled inputs is part of a deep Boltzmann machine and has no energy")

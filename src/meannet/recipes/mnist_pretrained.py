@@ -69,7 +69,7 @@ def a2_dbn() -> Experiment:
             *PRETRAINING,
             Source(path="pretrain.model", section="A.2", paper="dbn"),
             Source(path="pretrain.steps", section="A.2: contrastive divergence; one step in the authors' code"),
-            Source(path="pretrain.epochs", section=f"{AUTHORS}: 50; 200 did better on held-out cases, and 500 did not"),
+            Source(path="pretrain.epochs", section=f"{AUTHORS}: 50; with 200 fewest held-out errors, perhaps by luck"),
             Source(path="pretrain.lr", section=AUTHORS),
             Source(path="pretrain.decay", section=AUTHORS),
             Source(path="pretrain.initial_sd", section=AUTHORS),
