@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from toys import outcome
 
 from meannet import experiment as experiments
-from meannet import passes, patches, tenviews
+from meannet import passes, patches, report, tenviews
 from meannet.config import override
 from meannet.core import philox
 from meannet.data import DataError, imagenet, shards
@@ -357,6 +357,8 @@ def test_a_net_that_diverges_is_named_and_never_saved(tmp_path, minutes):
     assert arm["errors"] == [] and arm["stopped"][0]["epoch"] == 1 and "diverged" in arm["stopped"][0]["why"]
     for path in (tmp_path / "run").glob("*.safetensors"):
         assert all(tensor.isfinite().all() for tensor in load_file(path).values())
+    report.write([tmp_path / "run"], tmp_path / "report.html")  # though no epoch was recorded
+    assert "diverged" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["train.npy", "val.npy", "train.mean.npy"])

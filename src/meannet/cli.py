@@ -264,9 +264,9 @@ def run(options: argparse.Namespace) -> int:
     elif options.recipe:
         experiment = chosen(options)
         _point_out_own(experiment, options.settings)
-        if not options.out and "TORCHELASTIC_RUN_ID" in os.environ:
-            raise ValueError("name the run folder, --out DIR: workers that torchrun starts anew must find it")
-        out = Path(options.out) if options.out else _free_folder(experiment.recipe)
+        # Workers that torchrun starts, and starts anew, must all come to the same folder.
+        usual = _usual_folder if "TORCHELASTIC_RUN_ID" in os.environ else _free_folder
+        out = Path(options.out) if options.out else usual(experiment.recipe)
     else:
         raise ValueError(f"name a recipe or --resume DIR; there is {', '.join(recipes.RECIPES)}")
     if options.save_minutes is not None and not options.save_minutes > 0:
@@ -302,9 +302,13 @@ def _point_out_own(experiment: Experiment, settings: Sequence[str]) -> None:
             )
 
 
+def _usual_folder(recipe: str) -> Path:
+    return Path("runs") / recipe.replace("/", "_")
+
+
 def _free_folder(recipe: str) -> Path:
     """runs/RECIPE, or the first of runs/RECIPE-2, runs/RECIPE-3, … that is not there."""
-    base = Path("runs") / recipe.replace("/", "_")
+    base = _usual_folder(recipe)
     number, path = 1, base
     while path.exists():
         number += 1

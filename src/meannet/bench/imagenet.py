@@ -4,7 +4,6 @@ Neither disks nor decoding are in this; `--loader` measures those.
 """
 
 import copy
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meannet import device
+from meannet import device, recipes
 from meannet.bench.images import eager, median_spread, timed
 from meannet.config import Patches
 from meannet.fast.patches import Fast, join_
@@ -27,6 +26,7 @@ PICTURE = 256
 EPOCHS, CASES = 90, 1_300_000  # the run that hours are given for
 SECONDS = 240.0  # after which nothing further is begun
 VIEWS = "ten views"
+BOUND = recipes.get("imagenet.h_dropout").optim.limit
 NETS = {"H without dropout": ((), 0.0), "H with dropout": ((4096, 4096), 0.5)}
 
 
@@ -101,6 +101,7 @@ def measure(
         "versions": device.versions(),
         "picture": size.picture,
         "patch": size.patches.size,
+        "bound": BOUND,  # of ours; the peers have none
         "rows": rows,
         "parameters": parameters,
         # What a run takes is the fast path, with the paper's mini-batches; a toy's speed says nothing about it.
@@ -139,10 +140,10 @@ def _ours(fleet: ConvFleet, how: str, batch: int, size: Size) -> Callable[[], No
     ranks = Ranks(device=fleet.device)
     if how == "plain":
         join_(fleet.nets[0], False)
-        plain = Plain(fleet, batch, math.inf, ranks)
+        plain = Plain(fleet, batch, BOUND, ranks)
         return _updates(plain, plain, size)
     groups = "apart" if "apart" in how else "joined"
-    engine = Fast(fleet, batch, math.inf, ranks, compiled="not compiled" not in how, groups=groups)
+    engine = Fast(fleet, batch, BOUND, ranks, compiled="not compiled" not in how, groups=groups)
     return _updates(engine, engine.plain, size)
 
 

@@ -143,6 +143,8 @@ def _training(document: dict[str, Any]) -> str:
         f"({one['repeats']} repeats)."
         for one in document["ten_views_ms"]
     ]
+    if "bound" not in document:
+        said.append("The recipes' bound on incoming weights was not measured; it is missing in all that follows, too.")
     return f"{table}\n\n{' '.join(said)}"
 
 
@@ -235,8 +237,7 @@ def _predictions(cost: Cost, *, shared: bool) -> str:
     said = (
         "All rows are predictions: GPU and loader were measured on different machines. Efficiency is relative to the "
         "first row. Of two figures, the first has the exchange in full. Several ranks do not capture their updates in "
-        "a graph, as the measured one does, so theirs may take longer. The recipe's bound on incoming weights, which "
-        "was not measured, is left out."
+        "a graph, as the measured one does, so theirs may take longer."
     )
     return f"{markdown_table(heads, rows, right=range(6))}\n\n{said}"
 

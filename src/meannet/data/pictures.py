@@ -67,5 +67,7 @@ def decode(content: bytes, out: np.ndarray) -> None:
                 found = f"{opened.mode} picture of {opened.height} x {opened.width}"
                 raise Corrupt(f"{found} where one of RGB, {rows} x {columns} should be")
             out[:] = np.asarray(opened)
+    except image.UnidentifiedImageError:
+        raise Corrupt("not a JPEG" if content else "an empty file") from None
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
         raise Corrupt(" ".join(str(error).split())) from None

@@ -132,7 +132,7 @@ def read(folder: Path) -> Run:
     experiment = RunFolder.open(folder).experiment()
     result = _document(folder / "result.json", RESULT)
     metrics, pretraining = folder / "metrics.jsonl", folder / "pretrain.jsonl"
-    if result and not metrics.is_file():
+    if result and not metrics.is_file() and any(arm["seeds"] for arm in result["arms"]):  # all may have been stopped
         raise ValueError(f"{folder} is finished but has no metrics.jsonl, its record of epochs; run it again")
     return Run(
         folder=folder,
