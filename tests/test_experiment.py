@@ -73,6 +73,10 @@ def test_a_result_has_every_field_that_readers_rely_on(result):
     assert result["claim"] == {"arm": "dropout+input", "value": 110.0, "unit": "test errors"} == result["claims"][0]
     assert result["data"].items() >= {"name": "digits", "n_train": 300, "n_test": 1000, "image": [8, 8]}.items()
     assert result["versions"]["torch"] == torch.__version__ and result["epochs"] == 5
+    assert result["pace"].keys() == {arm["net"] for arm in result["arms"]}
+    for pace in result["pace"].values():
+        assert pace["first"][0] == 1 and pace["last"][0] == 5
+        assert 0 < pace["first"][1] < pace["last"][1] < result["seconds"] + 1
     for arm in result["arms"]:
         assert {"name", "net", "seeds", "errors", "mean", "sd", "n_test", "curve", "metrics", "stopped"} == arm.keys()
         assert arm["curve"].keys() == {"epochs", "mean", "least", "most", "train"}

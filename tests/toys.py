@@ -63,7 +63,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     states = {path.name: path.read_bytes() for path in folder.glob("*.safetensors") if "previous" not in path.name}
     timed = ("seconds", "images_per_s")
     timeless = [{name: value for name, value in line.items() if name not in timed} for line in lines]
-    return {"metrics": timeless, "result": result | {"seconds": 0, "peak_mib": 0, "commit": ""}, "states": states}
+    result |= {"seconds": 0, "pace": {}, "peak_mib": 0, "commit": ""}
+    return {"metrics": timeless, "result": result, "states": states}
 
 
 @contextmanager

@@ -165,7 +165,8 @@ def _run(
             "digest": dataset.digest,
             **dataset.facts,
         }
-        result = outcome.document(experiment, arms, facts, engine.precision, engine.name, where, seconds())
+        pace = outcome.paced(folder.records())
+        result = outcome.document(experiment, arms, facts, engine.precision, engine.name, where, seconds(), pace=pace)
         if all("phone_error_rate" in arm["metrics"] for arm in arms):
             result["phone_comparisons"] = outcome.compare(arms, "phone_error_rate")
         if experiment.pretrain:

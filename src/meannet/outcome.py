@@ -169,6 +169,16 @@ def document(
     }
 
 
+def paced(records: Sequence[Record]) -> dict[str, dict[str, list[float]]]:
+    """The first and the last recorded epoch of each net, and its seconds: what lies between had warmed up."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        now = [record["epoch"], record["seconds"]]
+        first = found.setdefault(record["net"], {"first": now, "last": now})["first"]
+        found[record["net"]] = {"first": min(first, now), "last": max(found[record["net"]]["last"], now)}
+    return found
+
+
 def together(rows: Sequence[dict[str, Any]], records: Sequence[Record], *, percent: bool) -> list[dict[str, Any]]:
     """One row for each net and arm, where seeds were trained in several lots."""
     found: dict[tuple[str, str], dict[str, Any]] = {}

@@ -181,7 +181,7 @@ def _result(loop: Loop, judged: dict[str, Any], where: torch.device) -> dict[str
         "classes": data.classes,
         "digest": data.digest,
     }
-    also = {"lr": loop.lr, "ranks": loop.ranks.world}
+    also = {"lr": loop.lr, "ranks": loop.ranks.world, "pace": outcome.paced(loop.folder.records())}
     engine = loop.engine
     return outcome.document(experiment, [found], facts, engine.precision, engine.name, where, loop.seconds(), **also)
 
