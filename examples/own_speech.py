@@ -47,3 +47,7 @@ def own_speech() -> Experiment:
         ),
         seeds=tuple(range(folds)),  # seed s is judged on in turn s
     )
+
+
+if __name__ == "__main__":
+    print(__doc__)

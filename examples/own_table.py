@@ -5,6 +5,7 @@ python examples/own_table.py FILE.csv COLUMN; without a file it takes scikit-lea
 
 import csv
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +22,27 @@ from meannet import DropoutClassifier
 def read(path: str, column: str) -> tuple[np.ndarray, np.ndarray]:
     if not Path(path).is_file():
         sys.exit(f"there is no file {path}")
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a mark before the first column
-        head, *rows = [row for row in csv.reader(file) if row] or [[]]
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a mark
+            head, *rows = [row for row in csv.reader(file) if row] or [[]]
+    except (UnicodeDecodeError, csv.Error):
+        sys.exit(f"{path} is not a CSV file in UTF-8; save it as one")
     if column not in head:
-        sys.exit(f"{path} has no column {column!r}; it has {', '.join(head)}")
-    for number, row in enumerate(rows, start=1):
+        hint = "; put commas in place of semicolons" if ";" in "".join(head) else ""
+        sys.exit(f"{path} has no column {column!r}; it has {', '.join(head)}{hint}")
+    for place, row in enumerate(rows, start=1):
         if len(row) != len(head) or not all(map(str.strip, row)):
-            sys.exit(f"{path}, row {number}: not one value for each of {len(head)} columns; fill it in or leave it out")
+            sys.exit(f"{path}, row {place}: not one value for each of {len(head)} columns; fill it in or leave it out")
     if len(rows) < 5:
         sys.exit(f"{path} has {len(rows)} rows, too few to judge by")
     table, at = np.array(rows, dtype=object), head.index(column)
+    for name, cells in zip(head, table.T, strict=True):
+        wrong = [k for k, cell in enumerate(cells) if not number(cell)]
+        if name != column and 0 < len(wrong) < len(cells) / 2:  # else it would be a column of words
+            sys.exit(f"{path}, row {wrong[0] + 1}: {name} is {cells[wrong[0]]}, and a number in most; put one there")
+    label, count = min(Counter(table[:, at]).items(), key=lambda item: item[1])
+    if count < 5:
+        sys.exit(f"{path} has {count} rows with {column} {label}, too few to judge by; numbers want DropoutRegressor")
     return np.delete(table, at, axis=1), table[:, at].astype(str)
 
 

@@ -42,4 +42,7 @@ if __name__ == "__main__":
     parser.add_argument("--text", default="text", help="column of a CSV file that holds the texts")
     parser.add_argument("--label", default="label", help="column that holds the labels")
     options = parser.parse_args()
-    main(options.path, options.text, options.label)
+    try:
+        main(options.path, options.text, options.label)
+    except (OSError, ValueError) as error:
+        parser.exit(1, f"{error}\n")

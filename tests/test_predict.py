@@ -210,7 +210,7 @@ def test_answers_go_to_a_file_that_is_new_or_may_be_replaced(done, capsys, refus
         ("--json -o a.json", "--json is for stdout"),
         ("-o a.txt", "a.txt must end in .csv or .json"),
         ("-o no/a.csv", "there is no folder no"),
-        ("x.npy", "x.npy cannot be read here; give one table"),
+        ("x.npy", "x.npy is one of 2 files; give one table at a time"),
     ],
 )
 def test_wrong_flags_get_one_line(done, refused, flags, answer):

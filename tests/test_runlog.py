@@ -51,6 +51,9 @@ def test_what_is_no_run_folder_is_refused(tmp_path):
         RunFolder.open(tmp_path)
     with pytest.raises(ValueError, match="there is no run folder"):
         RunFolder.open(tmp_path / "nosuch")
+    (tmp_path / "net.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="is a file; name the folder"):
+        RunFolder.open(tmp_path / "net.safetensors")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"recipe": 3}', b"\xff\xfe", b"[]", b"null"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from toys import every_update_asks, finish, outcome, small, start, written  # noqa: F401, a fixture
 
-from meannet import console, data
+from meannet import console, data, screen
 from meannet.cli import main
 from meannet.console import StopRequest
 from meannet.experiment import Interrupted
@@ -91,7 +91,15 @@ def test_a_second_signal_does_not_wait():
         assert stop() and stop.received == signal.SIGINT
         with pytest.raises(Interrupted):
             signal.raise_signal(signal.SIGTERM)
-    assert stop.received == signal.SIGINT
+    assert stop.received == signal.SIGINT and stop.at_once
+
+
+def test_what_a_second_signal_may_have_lost_is_told(tmp_path, capsys):
+    (tmp_path / "experiment.json").write_text("{}")
+    (tmp_path / "state.safetensors").write_bytes(b"")
+    for at_once, told in ((True, "epochs since the last saved state may be lost"), (False, "stopped; saved")):
+        console.tell_interrupted(screen.console(), tmp_path, at_once)
+        assert told in capsys.readouterr().out
 
 
 def test_a_signal_that_was_ignored_before_stays_ignored():

@@ -61,7 +61,7 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
             )
             result = experiments.run(experiment, out, settings) if experiment else experiments.resume(out, settings)
     except Interrupted:
-        tell_interrupted(console, out)
+        tell_interrupted(console, out, stop.at_once)
         return 128 + stop.received
     except Diverged as error:
         print(f"meannet: {error}", file=sys.stderr)
@@ -105,6 +105,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.received = 0
         self.training = False
+        self.at_once = False  # before a state could be saved for the first one
         self.at = 0.0
 
     def __call__(self) -> bool:
@@ -118,6 +119,7 @@ class StopRequest:
             return
         self.received, self.at = again or number, now
         if again or not self.training:
+            self.at_once = self.training
             raise Interrupted
 
     @contextmanager
@@ -134,8 +136,11 @@ class StopRequest:
                 signal.signal(number, before[number])
 
 
-def tell_interrupted(console: Console, out: Path) -> None:
-    if RunFolder(out).began():
+def tell_interrupted(console: Console, out: Path, at_once: bool = False) -> None:
+    if at_once and RunFolder(out).began():
+        lost = "stopped at once: epochs since the last saved state may be lost"
+        console.print(f"{lost}. Go on with: {resume_command(out)}")
+    elif RunFolder(out).began():
         console.print(f"stopped; saved. Go on with: {resume_command(out)}")
     elif (out / "experiment.json").exists():
         console.print(f"stopped before the first epoch ended. Begin it again with: {resume_command(out)}")

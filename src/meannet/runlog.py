@@ -38,6 +38,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """A folder that an earlier run left."""
+        if path.is_file():
+            raise ValueError(f"{path} is a file; name the folder that a run was written to")
         if not path.is_dir():
             raise ValueError(f"there is no run folder {path}; `meannet run RECIPE --out {path}` makes one")
         if not (path / "experiment.json").is_file():
@@ -62,7 +64,8 @@ class RunFolder:
                 f"{self.path} has no {name}: the run has not finished; `{resume_command(self.path)}`"
             ) from None
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not valid JSON: {error}") from None
+            remedy = "; remove it, and resuming writes it anew" if path == self.result else ""
+            raise ValueError(f"{path}: not valid JSON: {error}{remedy}") from None
 
     def found(self) -> dict[str, Any]:
         """What result.json says; the run must have finished."""

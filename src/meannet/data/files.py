@@ -69,6 +69,8 @@ def read(
     for path in shown:
         if path.suffix.lower() == ".wav":
             raise ValueError(f"{path} is a recording; `meannet speech decode` takes these, and runs on speech")
+        if path.suffix.lower() in TABLES and not path.is_dir():
+            raise ValueError(f"{path} is one of {len(shown)} files; give one table at a time")
         if path.is_dir() or path.suffix.lower() not in PICTURES:
             one = f"one table ({' or '.join(TABLES)}), pictures ({' '.join(PICTURES)}) or one folder of them"
             raise ValueError(f"{path} cannot be read here; give {one}")
