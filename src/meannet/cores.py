@@ -2,7 +2,10 @@
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def cores() -> int:
@@ -11,13 +14,27 @@ def cores() -> int:
     return int(min(free, max(1.0, quota())))
 
 
-def quota(groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """How many CPUs' time the control group may use, of either version; infinite where it has no limit."""
+def quota(groups: Path = GROUPS, own: Path = OWN) -> float:
+    """How many CPUs' time its control groups, of either version, may use; infinite where none has a limit."""
+    return min(map(_limit, _folders(groups, own)))
+
+
+def _folders(groups: Path, own: Path) -> Iterator[Path]:
+    """Of the group that the process is in and of those around it; a container shows its own as the outermost."""
+    yield from (groups, groups / "cpu")
+    for line in own.read_text().splitlines() if own.is_file() else ():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            inner = Path(path.lstrip("/"))
+            yield from ((groups / "cpu" if controllers else groups) / part for part in (inner, *inner.parents))
+
+
+def _limit(folder: Path) -> float:
     try:
-        if (groups / "cpu.max").is_file():
-            most, period = (groups / "cpu.max").read_text().split()
+        if (folder / "cpu.max").is_file():
+            most, period = (folder / "cpu.max").read_text().split()
         else:
-            most, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+            most, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
     except OSError:
         return math.inf
     return math.inf if most in ("max", "-1") else int(most) / int(period)

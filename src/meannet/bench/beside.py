@@ -28,7 +28,7 @@ from meannet.train import Engine, Tally
 REPEATS = 15
 CORES = 2
 FLEET = 4  # nets that a run trains side by side: seeds and arms
-EPOCHS = 30  # more than a minute on two cores, so that a state is saved in between
+EPOCHS = 60  # about a minute on two cores, so that a state is saved in between
 
 
 def neighbour(

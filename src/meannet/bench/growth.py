@@ -103,7 +103,7 @@ def parts(one: Settings) -> dict[str, int]:
         threads = kernel_threads()
         rounds = -(-one.nets // threads)
         side_by_side = one.nets > 1 and 8 * rounds * threads <= 9 * one.nets  # as update.cpp has it for large nets
-        workspaces = threads if side_by_side else 1
+        workspaces = min(threads, one.nets) if side_by_side else 1
         found |= {"panels": state, "workspace": round(workspace * workspaces)} if fast_set() else {}
     return found
 

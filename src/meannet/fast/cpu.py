@@ -22,7 +22,9 @@ from meannet.train import Rows, Tally
 SETS = ("plain", "AVX2", "AVX-512")
 BLOCK = 64  # units of a panel, and of a block of thresholds
 LAYOUT = 3  # of the structures below, as in update.h
-UPDATES_A_CALL = 32  # so that a request to stop is heard soon
+UPDATES_A_CALL = 32  # at most, and so many products, so that a request to stop is heard soon
+PRODUCTS_A_CALL = 1 << 35  # a second's on two cores
+MOST_THREADS = 1024
 FLOATS_A_CALL = 1 << 24  # of inputs that are made as they are asked for
 
 _Pointers = ctypes.POINTER(ctypes.c_void_p)
@@ -83,7 +85,7 @@ def _loaded() -> tuple[ctypes.CDLL | None, str]:
 def threads() -> int:
     """As many as OMP_NUM_THREADS says or, where it is not set, as this process may use."""
     named = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(named) if named.isdecimal() and int(named) > 0 else cores()
+    return min(int(named), MOST_THREADS) if named.isdecimal() and int(named) > 0 else cores()
 
 
 class Skipping:
@@ -193,7 +195,8 @@ class Skipping:
 
     def _calls(self, starts: range) -> Iterator[range]:
         """The first cases of mini-batches, as many as one call to the kernel takes."""
-        most = UPDATES_A_CALL
+        products = self.batch * sum(weight.numel() for weight in self.fleet.weights)
+        most = max(1, min(UPDATES_A_CALL, PRODUCTS_A_CALL // products))
         if not isinstance(self.inputs, Tensor | OwnInputs | Windows):
             floats = len(self.fleet.seeds) * self.batch * self.fleet.sizes[0]
             most = min(most, max(1, FLOATS_A_CALL // floats))

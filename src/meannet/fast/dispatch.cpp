@@ -2,7 +2,7 @@
 
 #include "update.h"
 
-#include <new>
+#include <exception>
 
 #define DECLARE(SET) \
   namespace SET { \
@@ -49,7 +49,7 @@ int meannet_run(const Shape* shape, Net* nets, const Batch* batches, int updates
   (void)set;
   try {
     run(*shape, nets, batches, updates, tallies, threads);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {  // no memory, or a size that none could have
     return 1;
   }
   return 0;

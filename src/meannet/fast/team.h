@@ -38,23 +38,29 @@ class OwnCores {
     each = threads > 1 && sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == threads;
   }
 
+  // Unless somebody else has said meanwhile where it is to run.
   ~OwnCores() {
-    if (each) sched_setaffinity(0, sizeof allowed, &allowed);
+    cpu_set_t now, own = core_of(0);
+    if (each && sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, &own))
+      sched_setaffinity(0, sizeof allowed, &allowed);
   }
 
   void keep(int thread) const {
-    for (int core = 0, before = 0; each && core < CPU_SETSIZE; core++) {
-      if (!CPU_ISSET(core, &allowed) || before++ != thread) continue;
-      cpu_set_t own;
-      CPU_ZERO(&own);
-      CPU_SET(core, &own);
-      sched_setaffinity(0, sizeof own, &own);
-    }
+    const cpu_set_t own = core_of(thread);
+    if (each) sched_setaffinity(0, sizeof own, &own);
   }
 
  private:
   bool each;
   cpu_set_t allowed;
+
+  cpu_set_t core_of(int thread) const {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    for (int core = 0, before = 0; each && core < CPU_SETSIZE; core++)
+      if (CPU_ISSET(core, &allowed) && before++ == thread) CPU_SET(core, &own);
+    return own;
+  }
 #else
  public:
   explicit OwnCores(int) {}

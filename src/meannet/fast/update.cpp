@@ -563,12 +563,14 @@ void run(const Shape& shape, Net* nets, const Batch* batches, int updates, const
   // net after another would if no thread ever waited.
   const int busy = busy_threads(shape, threads), rounds = (shape.nets + threads - 1) / threads;
   const bool side_by_side = shape.nets > 1 && 8 * rounds * busy <= 9 * shape.nets;
-  std::vector<Workspace> work(side_by_side ? threads : 1, Workspace(shape, shape.batch));
+  const int crew = side_by_side ? std::min(threads, shape.nets) : busy;
+  std::vector<Workspace> work;
+  for (int made = 0; made < (side_by_side ? crew : 1); made++) work.emplace_back(shape, shape.batch);
   auto train = [&](int net, Workspace& space, Team::Member& member) {
     for (int u = 0; u < updates; u++)
       Update(shape, nets[net], space, batches[size_t(net) * updates + u], tallies[net], member).run();
   };
-  Team team(side_by_side ? threads : busy), nobody(1);
+  Team team(crew), nobody(1);
   team.run([&](Team::Member& member) {
     Team::Member alone(nobody, 0);
     if (side_by_side) return member.share(shape.nets, [&](int net) { train(net, work[member.number], alone); });
