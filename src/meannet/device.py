@@ -75,11 +75,13 @@ def peak_memory(device: torch.device) -> int:
 
 def environment(device: torch.device, precision: str, path: str, command: str) -> dict[str, Any]:
     """What someone would need to know to run this again."""
+    from meannet.fast.cpu import threads
+
     return {
         "command": command,
         "device": device.type,
         "device_name": describe(device),
-        "threads": torch.get_num_threads(),
+        "threads": threads() if (device.type, path) == ("cpu", "fast") else torch.get_num_threads(),
         "precision": precision,
         "path": path,
         "python": platform.python_version(),
