@@ -171,12 +171,10 @@ def document(
 
 def paced(records: Sequence[Record]) -> dict[str, dict[str, list[float]]]:
     """The first and the last recorded epoch of each net, and its seconds: what lies between had warmed up."""
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, list[list[float]]] = {}
     for record in records:
-        now = [record["epoch"], record["seconds"]]
-        first = found.setdefault(record["net"], {"first": now, "last": now})["first"]
-        found[record["net"]] = {"first": min(first, now), "last": max(found[record["net"]]["last"], now)}
-    return found
+        found.setdefault(record["net"], []).append([record["epoch"], record["seconds"]])
+    return {net: {"first": min(when), "last": max(when)} for net, when in found.items()}
 
 
 def together(rows: Sequence[dict[str, Any]], records: Sequence[Record], *, percent: bool) -> list[dict[str, Any]]:

@@ -138,7 +138,8 @@ class Team {
 
  private:
   static constexpr int LOOKS = 2000;  // some tens of microseconds, each with a pause
-  static constexpr std::chrono::microseconds TURN{2000};  // after which a thread offers its core; the scheduler takes it after 3 or 4 ms
+  // After which a thread offers its core; the scheduler would take it after 3 or 4 ms, within a part if need be.
+  static constexpr std::chrono::microseconds TURN{2000};
 
   static constexpr int LINE = 64;  // of a cache; what one thread writes often and others seldom read has one to itself
 
