@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-import os
 import shlex
 import signal
 import sys
@@ -99,7 +98,8 @@ def run_and_tell(experiment: Experiment | None, out: Path, options: argparse.Nam
 class StopRequest:
     """A signal, taken as the wish to save and stop; a second one, or one with nothing to save yet, stops at once.
 
-    Under torchrun one that follows within a second is the same wish: it passes on what a terminal has sent to all.
+    One that follows within a second is the same wish: `timeout` sends its signal twice, to the process and to its
+    group, and torchrun passes on what a terminal has sent to all.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class StopRequest:
 
     def note(self, number: int, _: types.FrameType | None) -> None:
         again, now = self.received, time.monotonic()
-        if again and "TORCHELASTIC_RUN_ID" in os.environ and now - self.at < SAME_WISH:
+        if again and now - self.at < SAME_WISH:
             return
         self.received, self.at = again or number, now
         if again or not self.training:
