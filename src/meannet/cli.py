@@ -138,6 +138,18 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--workers", type=int, metavar="N", help="of prepare: processes; as many as there are cores")
     one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
     one.add_argument("--json", action="store_true")
+    one = add("fit", fit, "a net for a table of one's own, judged beside the same net without dropout, and saved")
+    one.add_argument("file", metavar="TABLE.csv", help="its first line names the columns")
+    one.add_argument("column", metavar="COLUMN", help="what to predict: labels, or numbers")
+    one.add_argument("-o", "--out", metavar="FILE.safetensors", help="train on all rows, too, and save the net there")
+    one.add_argument("--as", metavar="labels|numbers", dest="kind", help="what COLUMN holds, where that is not clear")
+    one.add_argument("--drop", action="append", default=[], metavar="NAME", help="a column to leave out")
+    one.add_argument("--words", action="append", default=[], metavar="NAME", help="its numbers are names of something")
+    one.add_argument("--folds", type=int, default=5, metavar="K", help="to judge by (5); 0 judges nothing")
+    one.add_argument("--repeats", type=int, default=2, metavar="N", help="how often rows are dealt out to folds (2)")
+    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="of the net")
+    one.add_argument("--force", action="store_true", help="replace a file that is there")
+    one.add_argument("--json", action="store_true")
     one = add("predict", predict, "labels and probabilities for new cases, from the mean network")
     _choosing_a_net(one)
     one.add_argument("files", metavar="FILE", nargs="+", help="a table (.npy, .csv), pictures, or a folder of pictures")
@@ -350,6 +362,12 @@ def data(options: argparse.Namespace) -> int:
     from meannet.data.tell import data_and_tell
 
     return data_and_tell(options)
+
+
+def fit(options: argparse.Namespace) -> int:
+    from meannet.fit import fit_and_tell
+
+    return fit_and_tell(options)
 
 
 def predict(options: argparse.Namespace) -> int:

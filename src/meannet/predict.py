@@ -15,6 +15,8 @@ import torch
 from meannet import export, plain
 from meannet.atomic import write_atomically
 from meannet.data import files
+from meannet.data import table as tables
+from meannet.data.table import Encoding
 from meannet.estimators.cases import chunks
 from meannet.trained import Choice, Trained, open_trained
 
@@ -33,15 +35,7 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         export.check_target(out, force=options.force)
     trained = _trained(options)
     facts = trained.facts
-    wanted = files.Wanted(
-        facts["sizes"][0],
-        facts["image"],
-        facts["names"],
-        facts["largest"],
-        facts.get("channels", 1),
-        squeezed=facts.get("views", 1) > 1,
-    )
-    cases, inputs = files.read([Path(path) for path in options.files], wanted, _say)
+    cases, inputs = _cases(options, facts)
     outputs = _outputs(trained, inputs)
     as_json = options.json or (out is not None and out.suffix == ".json")
     text = (_json if as_json else _csv)(facts, cases, outputs)
@@ -52,6 +46,27 @@ def predict_and_tell(options: argparse.Namespace) -> int:
     return 0
 
 
+def _cases(
+    options: argparse.Namespace, facts: dict[str, Any]
+) -> tuple[Sequence[int | str], np.ndarray | files.Pictures]:
+    """Numbers or names of the cases in the files, and the inputs that the net takes."""
+    paths = [Path(path) for path in options.files]
+    if "columns" in facts:
+        if len(paths) > 1 or paths[0].is_dir():
+            raise ValueError(f"{facts['of']} of a table was given {options.files}; give it one .csv file")
+        table = tables.read(paths[0])
+        return range(len(table)), Encoding.from_json(facts["columns"]).encode_new(table, _say)
+    wanted = files.Wanted(
+        facts["sizes"][0],
+        facts["image"],
+        facts["names"],
+        facts["largest"],
+        facts.get("channels", 1),
+        squeezed=facts.get("views", 1) > 1,
+    )
+    return files.read(paths, wanted, _say)
+
+
 def export_and_tell(options: argparse.Namespace) -> int:
     """The mean network in a form that needs no meannet."""
     out = Path(options.out)
@@ -59,6 +74,9 @@ def export_and_tell(options: argparse.Namespace) -> int:
     trained = _trained(options)
     found = export.write(trained.network, trained.facts, out, options.to, force=options.force)
     _say(f"mean network of {trained.chosen}")
+    if "columns" in trained.facts:
+        names = trained.facts["names"]
+        _say(f"it takes {len(names)} numbers, not the table: words as 0 and 1, missing ones filled in; named in {out}")
     print(f"wrote {out}: {found}")
     return 0
 

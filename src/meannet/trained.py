@@ -12,6 +12,7 @@ from torch import nn
 
 from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
+from meannet.data.table import Encoding
 from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, shape
@@ -61,17 +62,19 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
         if value is not None:
             raise ValueError(f"{path} is a file, and --{flag} is for run folders; drop it")
     try:
-        kind = checkpoint.read(path)[1].get("estimator")
+        held = checkpoint.read(path)[1]
     except checkpoint.CheckpointError as error:
         raise ValueError(f"{path} is not an estimator that was saved: {error}") from None
+    kind = held.get("estimator")
     if kind not in ESTIMATORS:
         hint = "; a run is named by its folder" if path.name.startswith("state") else ""
         raise ValueError(f"{path} holds {kind or 'no estimator'}, which predicts nothing{hint}")
     estimator: Any = ESTIMATORS[kind].load(path)
     nets = len(estimator._fleet.seeds)
-    return Trained(
-        estimator.network_, described(estimator), f"the {kind} in {path}" + (f", {nets} nets averaged" * (nets > 1))
-    )
+    facts = described(estimator)
+    if "columns" in held:  # of the table that `meannet fit` got
+        facts |= {"columns": held["columns"], "names": Encoding.from_json(held["columns"]).inputs}
+    return Trained(estimator.network_, facts, f"the {kind} in {path}" + (f", {nets} nets averaged" * (nets > 1)))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ SCALINGS = ("_scaling", "_targets")
 PLAIN = ("n_features_in_", "n_iter_", "history_", "_seed", "_asked", "_flat", "_columns")
 
 
-def save(estimator: Any, path: Path) -> None:
-    """Everything that predicting and going on with training need."""
+def save(estimator: Any, path: Path, **more: Any) -> None:
+    """Everything that predicting and going on with training need, and `more` facts that others read."""
     fleet: Fleet = estimator._fleet
     tensors = {f"fleet.{name}": tensor for name, tensor in fleet.state().items()} | {"seeds": fleet.seeds}
     tensors |= {f"rates.{k}": rate for k, rate in enumerate(fleet.rates) if rate is not None}
@@ -34,6 +34,7 @@ def save(estimator: Any, path: Path) -> None:
             tensors[f"{name}.mean"], tensors[f"{name}.scale"] = map(torch.from_numpy, (scaling.mean, scaling.scale))
             tensors[f"{name}.reach"] = torch.tensor(scaling.reach, dtype=torch.float64)
     facts: dict[str, Any] = {
+        **more,
         "format": FORMAT,
         "meannet": __version__,
         "estimator": type(estimator).__name__,

@@ -1,0 +1,165 @@
+"""A table of one's own as inputs: held against scikit-learn's encoder and imputer, and what is said of odd ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from meannet.data.table import Column, Encoding, Table, read, task
+
+
+def written(path: Path, text: str) -> Table:
+    path.write_bytes(text.encode())
+    return read(path)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def table(tmp_path, said):
+    """A task from text, with nothing dropped."""
+
+    def made(text, target="y", **chosen):
+        defaults = {"drop": [], "words": [], "kind": None}
+        return task(written(tmp_path / "t.csv", text), target, **defaults | chosen, say=said.append)
+
+    return made
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_separators_marks_quotes_blank_lines_and_spaces_are_read(tmp_path, mark):
+    text = f'\ufeffa{mark} "b, c"{mark}d\r\n\r\n1{mark}"x{mark}y"{mark}NA\r\n 2 {mark}z{mark}?\r\n'.replace(' "b', '"b')
+    found = written(tmp_path / "t.csv", text)
+    assert (found.names, found.separator) == (["a", "b, c", "d"], mark)
+    assert found.rows == [["1", f"x{mark}y", "NA"], ["2", "z", "?"]] and found.lines == [3, 4]
+    assert found.cells("d") == ["", ""]
+
+
+def test_decimal_commas_are_numbers_where_commas_do_not_separate(tmp_path):
+    found = written(tmp_path / "t.csv", "a;b;c\n-3,25;1,5e2;1.5\n0,5;2;1,000.5\n")
+    np.testing.assert_array_equal(found.numbers("a"), [-3.25, 0.5])
+    np.testing.assert_array_equal(found.numbers("b"), [150, 2])
+    assert found.numbers("c") is None and found.no_numbers("c") == [1]
+
+
+@pytest.mark.parametrize("cell", ["1_000", "inf", "nan1", "0x10", "1 2"])
+def test_what_python_or_a_person_might_take_for_a_number_is_none(tmp_path, cell):
+    assert written(tmp_path / "t.csv", f"a,b\n{cell},1\n").numbers("a") is None
+
+
+def test_numbers_words_and_gaps_become_what_scikit_learn_makes_of_them():
+    random = np.random.default_rng(0)
+    values = {
+        "size": np.where(random.random(60) < 0.2, np.nan, random.normal(3, 2, 60)),
+        "whole": random.integers(0, 9, 60).astype(np.float64),
+        "colour": np.array(random.choice(["red", "blue", "", "green"], 60), object),
+    }
+    rows, new = np.arange(40), np.arange(40, 60)
+    encoding = Encoding.of(values, rows)
+    numbers, words = np.stack([values["size"], values["whole"]], 1), values["colour"][:, None]
+    filled = SimpleImputer().fit(numbers[rows]).transform(numbers[new])
+    gaps = MissingIndicator(error_on_new=False).fit(numbers[rows]).transform(numbers[new])
+    dummies = OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(words[rows]).transform(words[new])
+    theirs = np.column_stack([filled[:, 0], gaps[:, 0], filled[:, 1], dummies])
+    np.testing.assert_allclose(encoding.encode(values, new), theirs, rtol=1e-12)
+    named = ["size", "size is missing", "whole", "colour is missing", "colour=blue", "colour=green", "colour=red"]
+    assert encoding.inputs == named
+    assert Encoding.from_json(encoding.to_json()) == encoding
+
+
+def test_a_column_that_rows_to_learn_from_lack_altogether_is_zero():
+    assert Column.of("a", np.array([np.nan, np.nan])).encode(np.array([5.0, np.nan])).tolist() == [[5, 0], [0, 1]]
+
+
+def test_new_tables_may_have_other_orders_columns_gaps_and_words(tmp_path, table, said):
+    done = table("a,b,y\n1,red,yes\n3,blue,no\n2,red,yes\n")
+    encoding = Encoding.of(done.values)
+    new = written(tmp_path / "new.csv", "b,y,a,more\ngreen,,,1\nred,?,7,1\n")
+    assert encoding.encode_new(new, said.append).tolist() == [[2, 0, 0], [7, 0, 1]]
+    assert said == [
+        f"{tmp_path / 'new.csv'}: left out, being no columns that the net takes: y, more",
+        "a is missing in 1 row; taken as the mean, 2",
+        "b holds 'green' in 1 row, new to the net; taken as none of its words",
+    ]
+    with pytest.raises(ValueError, match=r"no column 'a', which the net takes; did you mean aa"):
+        encoding.encode_new(written(tmp_path / "new.csv", "aa,b\n1,red\n"), said.append)
+    with pytest.raises(ValueError, match=r"new.csv, line 2: a is 'many'; the net takes a number there"):
+        encoding.encode_new(written(tmp_path / "new.csv", "a,b\nmany,red\n"), said.append)
+
+
+def test_columns_that_are_of_no_use_are_left_out_and_named(table, said):
+    rows = "".join(f"{k},name {k},x,{k % 3},{k % 2},{k}\n" for k in range(30))
+    done = table(f",name,same,a,y,count\n{rows}31,z,x,1,,9\n")
+    assert list(done.values) == ["a", "count"] and len(done.target) == 30
+    assert said == [
+        "left out: 1 row without y",
+        "left out: a column without a name",
+        "left out: name, which has 30 different words; --words name keeps it",
+        "left out: same, which is the same in all rows",
+        "note: count rises by 1 from row to row; if it only counts rows, --drop count",
+    ]
+    named = "".join(f"n{k},{k % 3},{k % 2}\n" for k in range(30))
+    assert "name" in table(f"name,a,y\n{named}", words=["name"]).values
+
+
+def test_numbers_may_be_words_and_columns_dropped(table):
+    done = table("zip,a,y\n1000,1,0\n2000,2,1\n1000,4,0\n", words=["zip"], drop=["a"])
+    assert Encoding.of(done.values).inputs == ["zip=1000", "zip=2000"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["0", "1", "0"], True),
+        ([str(k % 20) for k in range(60)], True),
+        ([str(k % 21) for k in range(60)], False),
+        (["1", "2.5", "1"], False),
+        (["1", "2", "many"], True),
+    ],
+)
+def test_targets_are_numbers_where_there_are_many_or_broken_ones(table, cells, labels):
+    rows = "".join(f"{k * k},{cell}\n" for k, cell in enumerate(cells))
+    assert table(f"a,y\n{rows}").labels is labels
+    if "many" not in cells and len(cells) == 3:
+        assert table(f"a,y\n{rows}", kind="numbers").labels is False
+        assert table(f"a,y\n{rows}", kind="labels").labels is True
+
+
+ROWS = "".join(f"{k},{k % 7},{k % 2}\n" for k in range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen", "says"),
+    [
+        ("", {}, "holds no rows; the first line names the columns"),
+        ("a,y\n", {}, "holds no rows"),
+        ("a,a,y\n1,2,3\n", {}, "two columns named 'a'; rename one"),
+        ("a,y\n1,2\n1,2,3\n", {}, "line 3: 3 cells; the first line names 2 columns"),
+        ('a,y\n"1,2\n', {}, "is not a table in UTF-8"),
+        ("a,z\n1,2\n", {}, "no column 'y'; there is"),
+        ("age,y\n1,2\n2,1\n", {"drop": ["Age"]}, "no column 'Age'; did you mean age"),
+        ("a,y\n1,2\n2,1\n", {"drop": ["y"]}, "y is the column to predict"),
+        ("a,y\n1,2\n2,1\n", {"drop": ["a"]}, "no column to predict y from"),
+        ("a,y\n1,2\n2,2\n", {}, "y is the same in all rows"),
+        ("a,y\n1,no\n2,1\n", {"kind": "numbers"}, "line 2: y is 'no', which is no number"),
+        (f"a,b,y\n{ROWS}x,1,1\n", {}, "line 32: a is 'x', and a number in most rows; put a number there"),
+        ("a,y\n" + "".join(f"{k % 3},n{k}\n" for k in range(30)), {}, "y has 30 different labels in 30 rows, too many"),
+    ],
+)
+def test_tables_that_cannot_be_learned_from_are_refused_with_place_and_remedy(table, text, chosen, says):
+    with pytest.raises(ValueError) as refused:
+        table(text, **chosen)
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no file"):
+        read(tmp_path)
+    (tmp_path / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    with pytest.raises(ValueError, match="is not a table in UTF-8"):
+        read(tmp_path / "t.csv")

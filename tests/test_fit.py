@@ -1,0 +1,168 @@
+"""`meannet fit` as a person meets it: what it says of a table, held against scikit-learn, and what it saves."""
+
+import csv
+import io
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, cross_val_score
+
+from meannet import DropoutClassifier, DropoutRegressor
+from meannet.cli import main
+from meannet.data.table import Encoding, read
+from meannet.fit import compared
+
+FAST = ("--set", "hidden=16", "--set", "epochs=8")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder with two tables: wines, whose labels are words, and the progress of diabetes."""
+    monkeypatch.chdir(tmp_path)
+    wine, diabetes = load_wine(), load_diabetes()
+    for name, found, target in (
+        ("wine", wine, np.array(["barolo", "grignolino", "barbera"])[wine.target]),
+        ("diabetes", diabetes, diabetes.target),
+    ):
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow([*found.feature_names, "target"])
+            rows.writerows([*x.tolist(), y] for x, y in zip(found.data, target, strict=True))
+    return tmp_path
+
+
+@pytest.fixture
+def asked(capsys):
+    """The document of a fit."""
+
+    def ask(*arguments, code=0):
+        capsys.readouterr()
+        assert main(["fit", *arguments, *FAST, "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def test_errors_are_those_of_scikit_learns_cross_validation(asked):
+    X, y = load_wine(return_X_y=True)
+    named = np.array(["barolo", "grignolino", "barbera"])[y]
+    found = asked("wine.csv", "target", "--folds", "3")
+    net = DropoutClassifier(16, epochs=8, random_state=0)
+    splits = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    ours = {row["name"]: row["errors"] for row in found["judged"]}
+    without = clone(net).set_params(dropout_hidden=0.0)
+    for name, model in (("dropout", net), ("backprop", without)):
+        np.testing.assert_allclose(ours[name], 1 - cross_val_score(model, X, named, cv=splits), atol=1e-12)
+    assert list(ours) == ["dropout", "backprop", "random forest", "commonest"]
+    assert found["comparison"]["difference"] == pytest.approx(np.mean(ours["dropout"]) - np.mean(ours["backprop"]))
+
+
+def test_numbers_are_predicted_and_judged_by_their_own_scale(asked):
+    X, y = load_diabetes(return_X_y=True)
+    found = asked("diabetes.csv", "target", "--folds", "3", "--repeats", "1", "-o", "net.safetensors")
+    splits = RepeatedKFold(n_splits=3, n_repeats=1, random_state=0)
+    net = DropoutRegressor(16, epochs=8, random_state=0)
+    theirs = -cross_val_score(net, X, y, cv=splits, scoring="neg_root_mean_squared_error")
+    ours = {row["name"]: row["errors"] for row in found["judged"]}
+    np.testing.assert_allclose(ours["dropout"], theirs, rtol=1e-9)
+    assert found["kind"] == "numbers" and list(ours) == ["dropout", "backprop", "random forest", "mean"]
+    np.testing.assert_allclose(
+        DropoutRegressor.load("net.safetensors").predict(X[:9]), clone(net).fit(X, y).predict(X[:9]), rtol=1e-9
+    )
+
+
+def test_the_standard_error_allows_for_folds_that_share_rows():
+    random = np.random.default_rng(0)
+    one, other = random.random((2, 10))
+    found, difference = compared(one, other, folds=5), one - other
+    assert found["standard_error"] == pytest.approx(np.sqrt((1 / 10 + 1 / 4) * difference.var(ddof=1)))
+    assert found["beyond_spread"] == (abs(difference.mean()) > 2 * found["standard_error"])
+
+
+def test_a_net_goes_from_a_table_with_words_and_gaps_to_answers_and_onnx(here, capsys):
+    random, rows = np.random.default_rng(0), []
+    for k in range(80):
+        sick, age = k % 2, "" if k % 9 == 0 else f"{random.normal(40 + 9 * (k % 2), 5):.2f}"
+        rows.append(f"{age};{'red' if random.random() < 0.2 + 0.6 * sick else 'blue'};{'ja' if sick else 'nein'}\n")
+    (here / "own.csv").write_text("age;colour;sick\n" + "".join(rows))
+    assert main(["fit", "own.csv", "sick", "-o", "own.safetensors", *FAST]) == 0
+    told = capsys.readouterr()
+    assert "80 rows; 1 column of numbers and 1 column of words" in told.out and told.err == ""
+    assert "missing, and told to the net as such: age 9" in told.out
+    assert "wrote own.safetensors: the net with dropout, trained on all 80 rows" in told.out
+    (here / "new.csv").write_text("colour,age\nred,50.5\nblue,\n")
+    assert main(["predict", "own.safetensors", "new.csv"]) == 0
+    answers = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    ages = [float(row.split(";")[0]) for row in rows if row[0] != ";"]
+    inputs = np.array([[50.5, 0, 0, 1], [np.mean(ages), 1, 1, 0]])
+    net = DropoutClassifier.load("own.safetensors")
+    assert [answer["label"] for answer in answers] == net.predict(inputs).tolist()
+    encoding = Encoding.load("own.safetensors")
+    np.testing.assert_allclose(encoding.encode_new(read(here / "new.csv"), print), inputs, rtol=1e-12)
+    net.save("bare.safetensors")
+    with pytest.raises(ValueError, match="knows no columns"):
+        Encoding.load("bare.safetensors")
+    np.testing.assert_allclose([float(answer["p_ja"]) for answer in answers], net.predict_proba(inputs)[:, 0], 1e-5)
+    assert main(["export", "own.safetensors", "--to", "onnx", "-o", "own.onnx"]) == 0
+    assert "it takes 4 numbers, not the table" in capsys.readouterr().err
+    session = onnxruntime.InferenceSession("own.onnx")
+    given = session.run(None, {session.get_inputs()[0].name: inputs.astype(np.float32)})
+    assert any(np.allclose(part, net.predict_proba(inputs), atol=1e-5) for part in given if np.ndim(part) == 2)
+    for wrong, says in ((["new.csv", "new.csv"], "give it one .csv file"), (["none.csv"], "there is no file none.csv")):
+        assert main(["predict", "own.safetensors", *wrong]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_without_folds_it_only_trains_and_without_dropout_nothing_is_compared(asked, here):
+    found = asked("wine.csv", "target", "--folds", "0", "-o", "net.safetensors")
+    assert (found["judged"], found["comparison"], found["wrote"]) == ([], None, "net.safetensors")
+    found = asked("wine.csv", "target", "--folds", "2", "--set", "dropout_hidden=0")
+    assert [row["name"] for row in found["judged"]] == ["dropout", "random forest", "commonest"]
+    assert found["comparison"] is None and found["wrote"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.csv", "target"], "there is no file none.csv"),
+        (["wine.csv", "Target"], "no column 'Target'; did you mean target"),
+        (["wine.csv", "target", "--as", "words"], "--as must be labels or numbers, not 'words'"),
+        (["wine.csv", "target", "--folds", "1"], "--folds must be 2 or more, or 0"),
+        (["wine.csv", "target", "--folds", "72"], "--folds 72 are more than there are rows of any label, 71"),
+        (["diabetes.csv", "target", "--folds", "443"], "--folds 443 are more than there are rows, 442"),
+        (["wine.csv", "target", "--folds", "0"], "without -o nothing is saved"),
+        (["wine.csv", "target", "--repeats", "0"], "--repeats must be 1 or more"),
+        (["wine.csv", "target", "-o", "net.pt"], "net.pt must end in .safetensors"),
+        (["wine.csv", "target", "-o", "no/net.safetensors"], "there is no folder no"),
+        (["wine.csv", "target", "-o", "is.safetensors"], "is there already"),
+        (["wine.csv", "target", "--set", "hiden=3"], "no setting 'hiden'; did you mean hidden"),
+        (["wine.csv", "target", "--set", "hidden"], "--set takes NAME=VALUE, not 'hidden'"),
+        (
+            ["wine.csv", "target", "--set", "dropout_hidden=2"],
+            "'dropout_hidden' parameter of DropoutClassifier must",
+        ),
+        (["wine.csv", "target", "--set", "pretrain=1"], "no setting 'pretrain'"),
+    ],
+)
+def test_wrong_requests_are_refused_in_one_line_before_any_work(here, capsys, arguments, says):
+    (here / "is.safetensors").touch()
+    assert main(["fit", *arguments]) == 2
+    told = capsys.readouterr()
+    assert says in told.err and told.err.count("\n") == 1 and not list(here.glob("net*"))
+
+
+def test_a_signal_stops_it_and_nothing_is_written(here, monkeypatch, capsys):
+    def fit(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("went on")
+
+    monkeypatch.setattr(DropoutClassifier, "fit", fit)
+    assert main(["fit", "wine.csv", "target", "-o", "net.safetensors"]) == 130
+    assert "stopped; nothing was written" in capsys.readouterr().out and not list(here.glob("*net*"))
