@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def printed_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict
     """The one JSON document on stdout."""
     assert main([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+def test_a_run_says_once_on_what_and_how_it_computes_and_so_does_its_folder(tmp_path, capsys):
+    two = replace(TOY, net=replace(TOY.net, hidden=((5,), (4,))))
+    assert main(["run", str(written(two, tmp_path / "two.json")), "--out", "run", "--device", "cpu"]) == 0
+    known = json.loads(Path("run/environment.json").read_text())
+    line = f"{known['device_name']}; {known['path']} path on {known['threads']} threads, {known['precision']}\n"
+    assert capsys.readouterr().out.count(line) == 1
 
 
 def test_list_names_every_recipe_with_its_section(capsys):

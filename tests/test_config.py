@@ -97,7 +97,10 @@ def test_settings_that_fit_together_only_are_taken_in_any_order(order):
     ("setting", "message"),
     [
         ("net.hiden=3", "no setting 'net.hiden'; did you mean hidden\\? \\(in net\\)"),
-        ("opim.lr=3", "no setting 'opim.lr'; did you mean optim\\?"),
+        ("opim.lr=3", "no setting 'opim.lr'; did you mean optim.lr\\?"),
+        ("opim.rate=3", "no setting 'opim.rate'; did you mean optim\\?"),
+        ("epochs=3", "no setting 'epochs'; did you mean optim.epochs\\?"),
+        ("train.limit=3", "no setting 'train.limit'; did you mean optim.limit\\?"),
         ("arms.dropuot.lr=3", "no arm 'dropuot'.* did you mean dropout\\?"),
         ("arms.dropout.rl=3", "no setting 'arms.dropout.rl'.*in arms.dropout"),
         ("net.units=x", "net.units must be one of logistic, rectified, not 'x'$"),

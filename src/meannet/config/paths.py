@@ -13,6 +13,12 @@ from meannet.config.values import nearest, parse
 Change = tuple[list[str], str, str]  # path from here on, value as text, whole path
 
 
+class _Unknown(ValueError):
+    def __init__(self, path: str, hint: str):
+        super().__init__(f"no setting {path!r}; {hint}")
+        self.path = path
+
+
 def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
     """Apply `path=value` settings together: of two good ones for a path the last counts, and all must fit at the end.
 
@@ -24,7 +30,12 @@ def override(experiment: Experiment, settings: Iterable[str]) -> Experiment:
         if not equals:
             raise ValueError(f"--set takes path=value, not {setting!r}; for example --set optim.lr=1")
         changes.append((path.split("."), text, path))
-    return _changed(experiment, changes) if changes else experiment
+    try:
+        return _changed(experiment, changes) if changes else experiment
+    except _Unknown as error:
+        if elsewhere := _of_that_name(experiment, error.path):
+            raise _Unknown(error.path, f"did you mean {' or '.join(elsewhere)}?") from None
+        raise
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:
@@ -42,6 +53,12 @@ def settings(experiment: Experiment) -> dict[str, Any]:
         found |= {f"arms.{arm.name}.{f.name}": getattr(arm, f.name) for f in fields(arm) if f.name not in left_out}
     rest = ("seeds", "record_every", "samples")
     return found | {name: getattr(experiment, name) for name in rest}
+
+
+def _of_that_name(experiment: Experiment, path: str) -> list[str]:
+    """Settings with the last name of a path that does not exist, in whatever group."""
+    name = path.rpartition(".")[2]
+    return [known for known in settings(experiment) if known.endswith(f".{name}") and not known.startswith("arms.")]
 
 
 def _by_path(path: str, part: Any) -> dict[str, Any]:
@@ -74,7 +91,7 @@ def _changed(part: Any, changes: list[Change]) -> Any:
             where = whole[: len(whole) - len(".".join(path))]
             if name in _NOT_SETTINGS and hasattr(part, name):
                 raise ValueError(f"{whole} is the recipe's own and cannot be set; write an experiment of your own")
-            raise ValueError(f"no setting {whole!r}; {nearest(name, hints)}" + (f" (in {where[:-1]})" if where else ""))
+            raise _Unknown(whole, nearest(name, hints) + (f" (in {where[:-1]})" if where else ""))
         value = getattr(part, name)
         if value is None and name in _ABSENT:
             raise ValueError(f"no setting {whole!r}: {_ABSENT[name]}")
