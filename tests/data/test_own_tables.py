@@ -25,8 +25,7 @@ def table(tmp_path, said):
     """A task from text, with nothing dropped."""
 
     def made(text, target="y", **chosen):
-        defaults = {"drop": [], "words": [], "kind": None}
-        return task(written(tmp_path / "t.csv", text), target, **defaults | chosen, say=said.append)
+        return task(written(tmp_path / "t.csv", text), target, **chosen, say=said.append)
 
     return made
 

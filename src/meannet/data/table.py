@@ -204,7 +204,15 @@ class Task:
         return self.target.dtype != np.float64
 
 
-def task(table: Table, target: str, *, drop: Sequence[str], words: Sequence[str], kind: str | None, say: Say) -> Task:
+def task(
+    table: Table,
+    target: str,
+    *,
+    drop: Sequence[str] = (),
+    words: Sequence[str] = (),
+    kind: str | None = None,
+    say: Say,
+) -> Task:
     """Rows whose target is known, and what each column holds; what is decided on the way is said.
 
     Columns in `words` hold words though they look like numbers. The target is labels or numbers, as `kind` says; else
