@@ -11,8 +11,12 @@ import numpy as np
 import onnxruntime
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_wine
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from meannet import DropoutClassifier, DropoutRegressor
 from meannet.cli import main
@@ -62,6 +66,25 @@ def test_errors_are_those_of_scikit_learns_cross_validation(asked):
         np.testing.assert_allclose(ours[name], 1 - cross_val_score(model, X, named, cv=splits), atol=1e-12)
     assert list(ours) == ["dropout", "backprop", "random forest", "commonest"]
     assert found["comparison"]["difference"] == pytest.approx(np.mean(ours["dropout"]) - np.mean(ours["backprop"]))
+
+
+def test_what_is_learned_of_columns_comes_from_the_training_rows_of_a_fold(asked, here):
+    """As in a pipeline of scikit-learn's; some words and gaps are in the rows of one fold only."""
+    random = np.random.default_rng(3)
+    words = np.array([f"w{k}" if k < 6 else "" if k < 9 else "ab"[k % 2] for k in range(60)], object)
+    # Whole numbers: of others the two means may differ in the last bit, and the order of cases follows from their bits.
+    sizes = np.array([np.nan if k == 4 else random.integers(-20, 20) + 10 * (k % 2) for k in range(60)], object)
+    labels = np.array(["yes" if k % 2 else "no" for k in range(60)])
+    cells = ["" if size != size else repr(float(size)) for size in sizes]
+    rows = [",".join(row) for row in zip(words, cells, labels, strict=True)]
+    (here / "own.csv").write_text("\n".join(["word,size,y", *rows]))
+    found = asked("own.csv", "y", "--folds", "4")
+    numbers = make_pipeline(FunctionTransformer(lambda x: x.astype(np.float64)), SimpleImputer(add_indicator=True))
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), [0]), (numbers, [1]), sparse_threshold=0)
+    theirs = make_pipeline(encoder, DropoutClassifier(16, epochs=8, random_state=0))
+    splits = RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=0)
+    errors = 1 - cross_val_score(theirs, np.stack([words, sizes], 1), labels, cv=splits)
+    np.testing.assert_allclose(found["judged"][0]["errors"], errors, atol=1e-12)
 
 
 def test_numbers_are_predicted_and_judged_by_their_own_scale(asked):
