@@ -5,23 +5,23 @@ choose, `meannet fit FILE.csv COLUMN` does as much without a program.
 """
 
 import sys
-from pathlib import Path
 
 from sklearn.datasets import load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 
 from meannet import DropoutClassifier
-from meannet.data.table import Encoding, read, task
+from meannet.data.columns import Encoding, task
+from meannet.data.table import read
 
 RATES = {"dropout_hidden": [0.5, 0.2, 0.0]}  # where several are equally good the first is taken
 
 
 def main(path: str | None = None, column: str = "", **settings) -> tuple[float, float]:
     if path:
-        rows = task(read(Path(path)), column, kind="labels", say=print)
+        rows = task(read(path), column, kind="labels", say=print)
         # Words become columns of 0 and 1, and gaps the means of theirs. The net brings numbers to one scale by itself.
-        inputs, labels = Encoding.of(rows.values).encode(rows.values), rows.target
+        inputs, labels = Encoding.of(rows).encode(rows.values), rows.target
     else:
         inputs, labels = load_wine(return_X_y=True)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)

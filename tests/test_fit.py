@@ -5,6 +5,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +20,12 @@ from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from meannet import DropoutClassifier, DropoutRegressor
+from meannet import DropoutClassifier, DropoutRegressor, fit
 from meannet.cli import main
-from meannet.data.table import Encoding, read
-from meannet.fit import compared
+from meannet.data.columns import Encoding
+from meannet.data.table import read
+from meannet.fit import settings
+from meannet.judged import compared
 
 FAST = ("--set", "hidden=16", "--set", "epochs=8")
 
@@ -106,7 +110,9 @@ def test_the_standard_error_allows_for_folds_that_share_rows():
     one, other = random.random((2, 10))
     found, difference = compared(one, other, folds=5), one - other
     assert found["standard_error"] == pytest.approx(np.sqrt((1 / 10 + 1 / 4) * difference.var(ddof=1)))
-    assert found["beyond_spread"] == (abs(difference.mean()) > 2 * found["standard_error"])
+    assert not found["beyond_spread"] and compared(one, other + 9, folds=5)["beyond_spread"]
+    assert not compared(one[:4], other[:4] + 9, folds=4)["beyond_spread"]  # too few folds
+    assert not compared(one, one, folds=5)["beyond_spread"]
 
 
 def test_a_net_goes_from_a_table_with_words_and_gaps_to_answers_and_onnx(here, capsys):
@@ -119,7 +125,10 @@ def test_a_net_goes_from_a_table_with_words_and_gaps_to_answers_and_onnx(here, c
     told = capsys.readouterr()
     assert "80 rows; 1 column of numbers and 1 column of words" in told.out and told.err == ""
     assert "missing, and told to the net as such: age 9" in told.out
+    assert "sick: 2 labels, nein 40, ja 40\n" in told.out
     assert "wrote own.safetensors: the net with dropout, trained on all 80 rows" in told.out
+    assert main(["fit", "own.csv", "sick", "-o", "own.safetensors", "--folds", "0", "--force", *FAST]) == 0
+    capsys.readouterr()
     (here / "new.csv").write_text("colour,age\nred,50.5\nblue,\n")
     assert main(["predict", "own.safetensors", "new.csv"]) == 0
     answers = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -138,7 +147,10 @@ def test_a_net_goes_from_a_table_with_words_and_gaps_to_answers_and_onnx(here, c
     session = onnxruntime.InferenceSession("own.onnx")
     given = session.run(None, {session.get_inputs()[0].name: inputs.astype(np.float32)})
     assert any(np.allclose(part, net.predict_proba(inputs), atol=1e-5) for part in given if np.ndim(part) == 2)
-    for wrong, says in ((["new.csv", "new.csv"], "give it one .csv file"), (["none.csv"], "there is no file none.csv")):
+    for wrong, says in (
+        (["new.csv", "new.csv"], "one table at a time, not 2 files"),
+        (["none.csv"], "there is no file none.csv"),
+    ):
         assert main(["predict", "own.safetensors", *wrong]) == 2
         assert says in capsys.readouterr().err
 
@@ -147,8 +159,55 @@ def test_without_folds_it_only_trains_and_without_dropout_nothing_is_compared(as
     found = asked("wine.csv", "target", "--folds", "0", "-o", "net.safetensors")
     assert (found["judged"], found["comparison"], found["wrote"]) == ([], None, "net.safetensors")
     found = asked("wine.csv", "target", "--folds", "2", "--set", "dropout_hidden=0")
-    assert [row["name"] for row in found["judged"]] == ["dropout", "random forest", "commonest"]
+    assert [row["name"] for row in found["judged"]] == ["backprop", "random forest", "commonest"]
     assert found["comparison"] is None and found["wrote"] is None
+
+
+def test_where_a_new_table_has_the_target_its_errors_are_told(here, capsys):
+    header, *rows = (here / "wine.csv").read_text().splitlines()
+    for name, part in (("old", rows[::2]), ("new", [*rows[1::2], rows[1].replace("barolo", "")])):
+        (here / f"{name}.csv").write_text("\n".join([header, *part]))
+    assert main(["fit", "old.csv", "target", "-o", "net.safetensors", "--folds", "0", *FAST]) == 0
+    assert main(["predict", "net.safetensors", "new.csv"]) == 0
+    X, y = load_wine(return_X_y=True)
+    named = np.array(["barolo", "grignolino", "barbera"])[y]
+    error = 1 - DropoutClassifier(16, epochs=8, random_state=0).fit(X[::2], named[::2]).score(X[1::2], named[1::2])
+    assert f"target is known for 89 rows: {100 * error:.1f} % of its answers are wrong" in capsys.readouterr().err
+
+
+def test_labels_that_are_numbers_or_rare_are_pointed_out(here, capsys):
+    rows = "".join(f"{k * k},{0 if k < 40 else k % 9}\n" for k in range(60))
+    (here / "few.csv").write_text(f"a,y\n{rows}")
+    assert main(["fit", "few.csv", "y", "--folds", "3", "--repeats", "1", *FAST]) == 0
+    told = capsys.readouterr().out
+    assert "y: 9 labels, 0 42, 4 3, 5 3, 6 2, 7 2 … (--as numbers takes them for numbers)" in told
+    assert "note: labels in fewer rows than there are folds: 6 2, 7 2, 8 2, 1 2, 2 2 …" in told
+    assert "from 3 folds, too few to tell it from chance" in told or "dropout makes no difference here" in told
+
+
+def test_settings_are_read_as_their_kinds():
+    given = ["hidden=8,4", "dropout_hidden=0.2", "epochs=9", "standardize=False", "units=logistic", "class_weight=None"]
+    expected = {"hidden": (8, 4), "dropout_hidden": 0.2, "epochs": 9, "standardize": False, "units": "logistic"}
+    assert settings(DropoutClassifier(), given) == expected | {"class_weight": None}
+
+
+def test_a_reader_that_leaves_does_not_lose_the_net(here):
+    command = [sys.executable, "-m", "meannet", "fit", "wine.csv", "target", "-o", "net.safetensors", *FAST]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=here) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+    assert DropoutClassifier.load("net.safetensors").n_features_in_ == 13
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_trained(here, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fit, "TemporaryFile", full)
+    monkeypatch.setattr(DropoutClassifier, "fit", lambda *_: pytest.fail("trained"))
+    assert main(["fit", "wine.csv", "target", "-o", "net.safetensors"]) == 1
+    assert capsys.readouterr().err == "meannet: No space left on device: net.safetensors\n"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +221,11 @@ def test_without_folds_it_only_trains_and_without_dropout_nothing_is_compared(as
         (["diabetes.csv", "target", "--folds", "443"], "--folds 443 are more than there are rows, 442"),
         (["wine.csv", "target", "--folds", "0"], "without -o nothing is saved"),
         (["wine.csv", "target", "--repeats", "0"], "--repeats must be 1 or more"),
-        (["wine.csv", "target", "-o", "net.pt"], "net.pt must end in .safetensors"),
+        (["wine.csv", "target", "-o", "net.pt"], "a file that ends in .safetensors, not 'net.pt'"),
+        (["wine.csv", "target", "-o", ""], "a file that ends in .safetensors, not ''"),
+        (["wine.csv", "target", "--set", "hidden=,"], "--set takes NAME=VALUE, not 'hidden=,'"),
+        (["wine.csv", "target", "--set", "random_state=x"], "'x' cannot be used to seed"),
+        (["wine.csv", "target", "--set", "device=gpu"], "'device' parameter of DropoutClassifier must"),
         (["wine.csv", "target", "-o", "no/net.safetensors"], "there is no folder no"),
         (["wine.csv", "target", "-o", "is.safetensors"], "is there already"),
         (["wine.csv", "target", "--set", "hiden=3"], "no setting 'hiden'; did you mean hidden"),
@@ -182,10 +245,15 @@ def test_wrong_requests_are_refused_in_one_line_before_any_work(here, capsys, ar
 
 
 def test_a_signal_stops_it_and_nothing_is_written(here, monkeypatch, capsys):
-    def fit(*_):
+    def stopped(*_, **__):
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("went on")
 
-    monkeypatch.setattr(DropoutClassifier, "fit", fit)
-    assert main(["fit", "wine.csv", "target", "-o", "net.safetensors"]) == 130
+    command = ["fit", "wine.csv", "target", "-o", "net.safetensors", "--folds", "0", *FAST]
+    with monkeypatch.context() as patch:
+        patch.setattr(DropoutClassifier, "fit", stopped)
+        assert main(command) == 130
     assert "stopped; nothing was written" in capsys.readouterr().out and not list(here.glob("*net*"))
+    monkeypatch.setattr(fit, "as_typed", stopped)  # which comes after
+    assert main(command) == 130
+    assert "stopped after net.safetensors was written" in capsys.readouterr().out and Path("net.safetensors").exists()

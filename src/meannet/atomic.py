@@ -27,9 +27,9 @@ def written_atomically(path: Path, *, keep: Path | None = None) -> Iterator[Bina
         with io.BufferedWriter(_File(temporary, path)) as file:
             yield file
             file.flush()
-            with _naming(path):
+            with naming(path):
                 os.fsync(file.fileno())
-        with _naming(path):
+        with naming(path):
             if keep is not None and path.exists():
                 path.replace(keep)
             temporary.replace(path)
@@ -44,16 +44,16 @@ class _File(io.FileIO):
 
     def __init__(self, temporary: Path, path: Path):
         self._path = path
-        with _naming(path):
+        with naming(path):
             super().__init__(temporary, "w")
 
     def write(self, content: Any, /) -> int:
-        with _naming(self._path):
+        with naming(self._path):
             return super().write(content)
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """An error in the block, which may name no file or a temporary one, names `path`."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command line: list, show, run, eval, report, claims, data, predict, speech, export, bench, sweep."""
+"""The command line: list, show, run, eval, report, claims, data, fit, predict, speech, export, bench, sweep."""
 
 import argparse
 import io

@@ -2,74 +2,79 @@
 
 import argparse
 import json
-import math
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
+from sklearn.utils import check_random_state
 
 from meannet import export, screen
+from meannet.atomic import naming
 from meannet.config import nearest
 from meannet.console import StopRequest
-from meannet.data import table as tables
-from meannet.data.table import Encoding, Task
+from meannet.data.columns import Encoding, Task, task
+from meannet.data.table import read, some
+from meannet.device import choose
 from meannet.estimators import DropoutClassifier, DropoutRegressor, saved
+from meannet.judged import ENOUGH, SEED, arm_of, judged
 from meannet.options import Interrupted
-from meannet.report.written import MINUS, duration, plain, several
+from meannet.report.written import plain, several
 from meannet.typed import as_typed
 
 KINDS = ("labels", "numbers")
-SEED = 0  # of folds, and of the nets where none is set
 NOTES = 3
-LONG = 30.0  # seconds, which are worth a word
+NAMES = {
+    "dropout": "the net with dropout",
+    "backprop": "the net without dropout",
+    "random forest": "random forest",
+    "commonest": "always the commonest label",
+    "mean": "always the mean",
+}
 FIXED = ("pretrain", "verbose", "warm_start")  # parameters that are no matter of the command line
 
 
 def fit_and_tell(options: argparse.Namespace) -> int:
     """Judge on rows that were not trained on, train on all of them, save; returns the exit code."""
-    stop = StopRequest()
-    console = screen.console(stderr=options.json)
+    stop, out = StopRequest(), None if options.out is None else Path(options.out)
+    console = screen.lasting(stderr=options.json)
+    check_request(options, out)
+    before = _stamp(out)
     try:
         with stop.catching():
-            found = fitted(options, console)
+            found = fitted(options, out, console)
     except Interrupted:
-        console.print("stopped; nothing was written")
+        console.print("stopped; nothing was written" if _stamp(out) == before else f"stopped after {out} was written")
         return 128 + stop.received
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(found, allow_nan=False))
     return 0
 
 
-def fitted(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+def fitted(options: argparse.Namespace, out: Path | None, console: Console) -> dict[str, Any]:
     """What `--json` prints; all else goes to the console."""
-    out = Path(options.out) if options.out else None
-    check_request(options, out)
-    table = tables.read(Path(options.file))
-    task = tables.task(
-        table, options.column, drop=options.drop, words=options.words, kind=options.kind, say=console.print
-    )
-    net = (DropoutClassifier if task.labels else DropoutRegressor)(random_state=SEED)
+    chosen = {"drop": options.drop, "words": options.words, "kind": options.kind}
+    learn = task(read(options.file), options.column, **chosen, say=console.print)
+    net = (DropoutClassifier if learn.labels else DropoutRegressor)(random_state=SEED)
     net.set_params(**settings(net, options.settings))
-    told(console, task, options.column)
+    told(console, learn, options)
+    encoding = Encoding.of(learn)
     start = perf_counter()
     document: dict[str, Any] = {
         "table": options.file,
         "column": options.column,
-        "kind": KINDS[not task.labels],
-        "rows": len(task.target),
-        "columns": list(task.values),
-        "inputs": Encoding.of(task.values).inputs,
+        "kind": KINDS[not learn.labels],
+        "rows": len(learn.target),
+        "columns": list(learn.values),
+        "inputs": encoding.inputs,
         "folds": options.folds,
         "repeats": options.repeats if options.folds else 0,
         "judged": [],
@@ -77,14 +82,13 @@ def fitted(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     }
     with noting(console):
         if options.folds:
-            document |= judged(task, net, options, console)
+            document |= judged(learn, net, options.folds, options.repeats, console)
             tell_judged(console, document)
         if out:
-            encoding = Encoding.of(task.values)
-            net.fit(encoding.encode(task.values), task.target)
-            saved.save(net, out, columns=encoding.to_json())
-            console.print(f"wrote {out}: the net with dropout, trained on all {len(task.target):,} rows")
-            console.print(f"next, try: {as_typed(f'meannet predict {out} NEW.csv')}")
+            net.fit(encoding.encode(learn.values), learn.target)
+            saved.save(net, out, table=encoding.to_json())
+            console.print(f"wrote {out}: {NAMES[arm_of(net)]}, trained on all {len(learn.target):,} rows")
+            console.print(f"next, try: {as_typed(f'meannet predict {shlex.quote(str(out))} NEW.csv')}")
     return document | {"wrote": str(out) if out else None, "seconds": round(perf_counter() - start, 1)}
 
 
@@ -101,8 +105,18 @@ def check_request(options: argparse.Namespace, out: Path | None) -> None:
             raise ValueError("--folds 0 judges nothing, and without -o nothing is saved; give -o FILE.safetensors")
         return
     if out.suffix != ".safetensors":
-        raise ValueError(f"{out} must end in .safetensors, as in {out.with_suffix('.safetensors')}")
+        raise ValueError(f"-o must name a file that ends in .safetensors, not {options.out!r}")
     export.check_target(out, force=options.force)
+    with naming(out), TemporaryFile(dir=out.parent):
+        pass  # so that a folder that cannot be written to is told before anything is trained
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    """By which a file that was written anew is known."""
+    if path is None or not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def settings(net: Any, given: Sequence[str]) -> dict[str, Any]:
@@ -111,13 +125,16 @@ def settings(net: Any, given: Sequence[str]) -> dict[str, Any]:
     found = {}
     for one in given:
         name, equals, text = one.partition("=")
-        if not equals or not text:
+        if not equals or not text.strip(","):
             raise ValueError(f"--set takes NAME=VALUE, not {one!r}")
         if name not in known:
             raise ValueError(f"no setting {name!r}; {nearest(name, known)}")
         parts = tuple(_value(part) for part in text.split(",") if part)
         found[name] = parts if "," in text else parts[0]
-    net.__class__(**net.get_params(deep=False) | found)._check_parameters()
+    trial = clone(net).set_params(**found)
+    trial._check_parameters()
+    check_random_state(trial.random_state)
+    choose(trial.device)
     return found
 
 
@@ -127,78 +144,7 @@ def _value(text: str) -> Any:
             return kind(text)
         except ValueError:
             continue
-    return {"none": None, "true": True, "false": False}.get(text, text)
-
-
-def judged(task: Task, net: Any, options: argparse.Namespace, console: Console) -> dict[str, Any]:
-    """Errors of each fold on rows that were not trained on: a share of them, or a root mean square error."""
-    folds = options.folds
-    most = max(Counter(task.target.tolist()).values()) if task.labels else len(task.target)
-    if folds > most:
-        raise ValueError(f"--folds {folds} are more than there are rows{' of any label' * task.labels}, {most}")
-    kind = RepeatedStratifiedKFold if task.labels else RepeatedKFold
-    splits = list(kind(n_splits=folds, n_repeats=options.repeats, random_state=SEED).split(task.target, task.target))
-    models = beside(task, net)
-    errors: dict[str, list[float]] = {name: [] for name in models}
-    began = perf_counter()
-    for done, (train, test) in enumerate(_shown(splits, console)):
-        encoding = Encoding.of(task.values, train)
-        known, new = (encoding.encode(task.values, rows) for rows in (train, test))
-        for name, model in models.items():
-            answers = clone(model).fit(known, task.target[train]).predict(new)
-            errors[name].append(_error(answers, task.target[test], labels=task.labels))
-        left = (perf_counter() - began) * (len(splits) - 1)
-        if not done and left > LONG and not console.is_terminal:
-            console.print(f"some {duration(left)} for the other {len(splits) - 1} folds")
-    rows = [
-        {"name": name, "errors": held, "mean": float(np.mean(held)), "sd": float(np.std(held, ddof=1))}
-        for name, held in errors.items()
-    ]
-    both = [errors[name] for name in ("dropout", "backprop") if name in errors]
-    return {"judged": rows, "comparison": compared(*both, folds=folds) if len(both) == 2 else None}
-
-
-def beside(task: Task, net: Any) -> dict[str, Any]:
-    """Who is judged: the net, the same without dropout, a forest, and an answer that looks at no column."""
-    rates = {"dropout_hidden": 0.0, "dropout_visible": 0.0}
-    found = {"dropout": net}
-    if any(getattr(net, name) != rate for name, rate in rates.items()):
-        found["backprop"] = clone(net).set_params(**rates)
-    if task.labels:
-        return found | {
-            "random forest": RandomForestClassifier(random_state=SEED),
-            "commonest": DummyClassifier(strategy="most_frequent"),
-        }
-    return found | {"random forest": RandomForestRegressor(random_state=SEED), "mean": DummyRegressor()}
-
-
-def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int) -> dict[str, Any]:
-    """The mean difference over folds; its standard error allows for folds that train on the same rows.
-
-    The variance is that of single folds times 1/n + 1/(folds - 1), of which the second part is the ratio of test rows
-    to training rows (Nadeau and Bengio, 2003).
-    """
-    differences = np.subtract(dropout, backprop)
-    count = len(differences)
-    error = float(differences.std(ddof=1) * math.sqrt(1 / count + 1 / (folds - 1)))
-    mean = float(differences.mean())
-    return {
-        "arm": "dropout",
-        "over": "backprop",
-        "difference": mean,
-        "standard_error": error,
-        "n": count,
-        "beyond_spread": abs(mean) > 2 * error,
-    }
-
-
-def _error(answers: np.ndarray, right: np.ndarray, *, labels: bool) -> float:
-    return float((answers != right).mean() if labels else np.sqrt(np.mean((answers - right) ** 2)))
-
-
-def _shown(splits: list[Any], console: Console) -> Iterator[Any]:
-    shown = console.is_terminal
-    yield from track(splits, description="judging", console=console, transient=True, disable=not shown)
+    return {"none": None, "true": True, "false": False}.get(text.lower(), text)
 
 
 @contextmanager
@@ -215,62 +161,59 @@ def noting(console: Console) -> Iterator[None]:
         console.print(f"and {several(len(notes) - NOTES, 'note')} like these")
 
 
-def told(console: Console, task: Task, column: str) -> None:
+def told(console: Console, learn: Task, options: argparse.Namespace) -> None:
     """What was made of the table, so that a mistake is seen."""
-    words = [name for name, held in task.values.items() if held.dtype == object]
-    numbers = [name for name in task.values if name not in words]
+    words = [name for name, held in learn.values.items() if held.dtype == object]
+    numbers = [name for name in learn.values if name not in words]
     parts = [several(len(numbers), "column") + " of numbers"] * bool(numbers)
     parts += [several(len(words), "column") + " of words"] * bool(words)
-    console.print(f"{task.table.path}: {several(len(task.target), 'row')}; {' and '.join(parts)}")
-    gaps = {name: int(sum(_missing(held))) for name, held in task.values.items()}
-    if any(gaps.values()):
-        named = ", ".join(f"{name} {count:,}" for name, count in gaps.items() if count)
-        console.print(f"missing, and told to the net as such: {named}")
-    if not task.labels:
-        low, mean, high = (plain(float(value)) for value in _range(task.target))
-        console.print(f"{column}: numbers from {low} to {high}, mean {mean} (--as labels takes them for labels)")
+    console.print(f"{learn.table.path}: {several(len(learn.target), 'row')}; {' and '.join(parts)}")
+    gaps = {name: int(_missing(held).sum()) for name, held in learn.values.items()}
+    if named := [f"{name} {count:,}" for name, count in gaps.items() if count]:
+        console.print(f"missing, and told to the net as such: {some(named)}")
+    if not learn.labels:
+        low, mean, high = (plain(float(value)) for value in (f(learn.target) for f in (np.min, np.mean, np.max)))
+        console.print(f"{learn.name}: numbers from {low} to {high}, mean {mean} (--as labels takes them for labels)")
         return
-    counts = Counter(task.target.tolist()).most_common()
-    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:8]) + " …" * (len(counts) > 8)
-    console.print(f"{column}: {len(counts)} labels, {shown}")
+    counts = Counter(learn.target.tolist()).most_common()
+    other = "" if options.kind or learn.table.no_numbers(learn.name) else " (--as numbers takes them for numbers)"
+    shown = some([f"{label} {count:,}" for label, count in counts])
+    console.print(f"{learn.name}: {len(counts)} labels, {shown}{other}")
+    if rare := [f"{label} {count:,}" for label, count in counts if count < options.folds]:
+        console.print(f"note: labels in fewer rows than there are folds: {some(rare)}")
 
 
 def _missing(held: np.ndarray) -> np.ndarray:
     return held == "" if held.dtype == object else np.isnan(held)
 
 
-def _range(target: np.ndarray) -> tuple[float, float, float]:
-    return target.min(), target.mean(), target.max()
-
-
 def tell_judged(console: Console, document: dict[str, Any]) -> None:
     labels = document["kind"] == "labels"
-    names = {
-        "dropout": "net with dropout",
-        "backprop": "the same net without",
-        "random forest": "random forest",
-        "commonest": "always the commonest label",
-        "mean": "always the mean",
-    }
     figure = "errors" if labels else "root mean square error"
     times = f", {document['repeats']} times" * (document["repeats"] > 1)
-    table = screen.table(f"rows not trained on, {document['folds']} folds{times}", numbers=(figure, "± sd over folds"))
+    judged_on = f"on rows not trained on, {document['folds']} folds{times}"
+    table = screen.table(judged_on, numbers=(f"{figure}, mean", "± sd over folds"))
     for row in document["judged"]:
-        table.add_row(names[row["name"]], _figure(row["mean"], labels), _figure(row["sd"], labels))
+        table.add_row(NAMES[row["name"]], _figure(row["mean"], labels), _figure(row["sd"], labels))
     console.print()
     console.print(table)
-    found = document["comparison"]
-    if found:
-        fewer = found["difference"] <= 0
-        unit = " points" * labels
-        verb = ("fewer" if fewer else "more") if labels else ("lower" if fewer else "higher")
-        beyond = "beyond the spread" if found["beyond_spread"] else "within the spread, so it may be chance"
-        size = _figure(abs(found["difference"]), labels).removesuffix(" %")
-        error = _figure(found["standard_error"], labels).removesuffix(" %")
-        what = f"{size}{unit} {verb} errors" if labels else f"an error {size} {verb}"
-        console.print(f"with dropout: {what}, {beyond} (standard error {error})")
+    if document["comparison"]:
+        console.print(_compared(document["comparison"], labels))
     console.print()
+
+
+def _compared(found: dict[str, Any], labels: bool) -> str:
+    size, error = (_figure(abs(found[part]), labels).removesuffix(" %") for part in ("difference", "standard_error"))
+    if float(size) == 0:
+        return f"dropout makes no difference here (standard error {error})"
+    fewer = found["difference"] < 0
+    told = f"{size} points {'fewer' if fewer else 'more'} errors" if labels else f"{size} {'less' if fewer else 'more'}"
+    if found["n"] < ENOUGH:
+        verdict = f"from {found['n']} folds, too few to tell it from chance"
+    else:
+        verdict = "beyond the spread" if found["beyond_spread"] else "within the spread, so it may be chance"
+    return f"with dropout {told}: {verdict} (standard error {error})"
 
 
 def _figure(value: float, labels: bool) -> str:
-    return (f"{100 * value:.1f} %" if labels else f"{value:.4g}").replace("-", MINUS)
+    return f"{100 * value:.1f} %" if labels else f"{value:.4g}"

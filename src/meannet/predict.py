@@ -15,9 +15,11 @@ import torch
 from meannet import export, plain
 from meannet.atomic import write_atomically
 from meannet.data import files
-from meannet.data import table as tables
-from meannet.data.table import Encoding
+from meannet.data.columns import Encoding
+from meannet.data.table import Table
+from meannet.data.table import read as read_table
 from meannet.estimators.cases import chunks
+from meannet.judged import error_of
 from meannet.trained import Choice, Trained, open_trained
 
 FORMS = (".csv", ".json")
@@ -35,28 +37,26 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         export.check_target(out, force=options.force)
     trained = _trained(options)
     facts = trained.facts
-    cases, inputs = _cases(options, facts)
+    paths = [Path(path) for path in options.files]
+    table = read_table(_only(paths)) if "table" in facts else None
+    if table:
+        cases, inputs = range(len(table)), Encoding.from_json(facts["table"]).encode_new(table, _say)
+    else:
+        cases, inputs = files.read(paths, _wanted(facts), _say)
     outputs = _outputs(trained, inputs)
     as_json = options.json or (out is not None and out.suffix == ".json")
     text = (_json if as_json else _csv)(facts, cases, outputs)
     if out is not None:
         write_atomically(out, text.encode())
     _say(f"mean network of {trained.chosen}")
+    if table:
+        _tell_errors(facts, table, outputs)
     sys.stdout.write(text if out is None else f"wrote {out}: {len(cases):,} cases\n")
     return 0
 
 
-def _cases(
-    options: argparse.Namespace, facts: dict[str, Any]
-) -> tuple[Sequence[int | str], np.ndarray | files.Pictures]:
-    """Numbers or names of the cases in the files, and the inputs that the net takes."""
-    paths = [Path(path) for path in options.files]
-    if "columns" in facts:
-        if len(paths) > 1 or paths[0].is_dir():
-            raise ValueError(f"{facts['of']} of a table was given {options.files}; give it one .csv file")
-        table = tables.read(paths[0])
-        return range(len(table)), Encoding.from_json(facts["columns"]).encode_new(table, _say)
-    wanted = files.Wanted(
+def _wanted(facts: dict[str, Any]) -> files.Wanted:
+    return files.Wanted(
         facts["sizes"][0],
         facts["image"],
         facts["names"],
@@ -64,7 +64,24 @@ def _cases(
         facts.get("channels", 1),
         squeezed=facts.get("views", 1) > 1,
     )
-    return files.read(paths, wanted, _say)
+
+
+def _only(paths: Sequence[Path]) -> Path:
+    if len(paths) > 1:
+        raise ValueError(f"the net takes one table at a time, not {len(paths)} files")
+    return paths[0]
+
+
+def _tell_errors(facts: dict[str, Any], table: Table, outputs: torch.Tensor) -> None:
+    """How many answers are right, where the table has what the net predicts."""
+    target, labels = facts["table"]["target"], facts["classes"] is not None
+    known = [row for row, cell in enumerate(table.columns.get(target, ())) if cell]
+    right = np.array(table.columns[target]) if known and labels else table.numbers(target) if known else None
+    if right is None:
+        return
+    error = error_of(np.array(plain.answers(facts, outputs))[known], right[known], labels=labels)
+    figure = f"{100 * error:.1f} % of its answers are wrong" if labels else f"root mean square error {error:.4g}"
+    _say(f"{target} is known for {len(known):,} rows: {figure}")
 
 
 def export_and_tell(options: argparse.Namespace) -> int:
@@ -74,7 +91,7 @@ def export_and_tell(options: argparse.Namespace) -> int:
     trained = _trained(options)
     found = export.write(trained.network, trained.facts, out, options.to, force=options.force)
     _say(f"mean network of {trained.chosen}")
-    if "columns" in trained.facts:
+    if "table" in trained.facts:
         names = trained.facts["names"]
         _say(f"it takes {len(names)} numbers, not the table: words as 0 and 1, missing ones filled in; named in {out}")
     print(f"wrote {out}: {found}")

@@ -12,7 +12,7 @@ from torch import nn
 
 from meannet import __version__, checkpoint
 from meannet.config import Experiment, nearest
-from meannet.data.table import Encoding
+from meannet.data.columns import Encoding
 from meannet.estimators import DropoutClassifier, DropoutRegressor
 from meannet.estimators.cases import Scaling
 from meannet.estimators.network import mean_module, shape
@@ -72,8 +72,8 @@ def _of_estimator(path: Path, choice: Choice) -> Trained:
     estimator: Any = ESTIMATORS[kind].load(path)
     nets = len(estimator._fleet.seeds)
     facts = described(estimator)
-    if "columns" in held:  # of the table that `meannet fit` got
-        facts |= {"columns": held["columns"], "names": Encoding.from_json(held["columns"]).inputs}
+    if "table" in held:  # what `meannet fit` learned of its columns
+        facts |= {"table": held["table"], "names": Encoding.from_json(held["table"]).inputs}
     return Trained(estimator.network_, facts, f"the {kind} in {path}" + (f", {nets} nets averaged" * (nets > 1)))
 
 
