@@ -120,7 +120,7 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 
 
 def settings(net: Any, given: Sequence[str]) -> dict[str, Any]:
-    """Parameters of the estimator from NAME=VALUE; a wrong value is refused by the fit."""
+    """Parameters of the estimator from NAME=VALUE."""
     known = [name for name in net.get_params(deep=False) if name not in FIXED]
     found = {}
     for one in given:

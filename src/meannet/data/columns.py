@@ -157,36 +157,44 @@ def task(
         table.check_column(name)
     if target in (*drop, *words):
         raise ValueError(f"{target} is the column to predict; do not drop it or call it words")
-    if table.unnamed:
-        say(f"left out: {table.unnamed} column{'s' * (table.unnamed > 1)} without a name")
-    for name in table.columns:
-        if name not in (target, *drop, *words) and _counts(table, name):
+    used = [name for name in table.columns if name not in (target, *drop)]
+    for name in used:
+        if name not in words and _counts(table, name):
             say(f"note: {name} rises by 1 from row to row; if it only counts rows, --drop {name}")
     if unknown := {row for row, cell in enumerate(table.columns[target]) if not cell}:
         say(f"left out: {_rows(len(unknown))} without {target}")
         table = table.without(unknown)
     aims = _target(table, target, kind, say)
-    used = [name for name in table.columns if name not in (target, *drop)]
+    useful = _useful(table, used, words, say)
+    if not useful:
+        raise ValueError(f"{table.path} has no column to predict {target} from")
+    found = Task(table, target, {name: _column(table, name, name in words) for name in useful}, aims)
+    _check_memory(found)
+    return found
+
+
+def _useful(table: Table, used: Sequence[str], words: Sequence[str], say: Say) -> list[str]:
+    """Columns that something can be learned from; the others are named."""
+    if table.unnamed:
+        say(f"left out: {table.unnamed} column{'s' * (table.unnamed > 1)} without a name")
     alike = [name for name in used if len(set(table.columns[name])) < 2]
     names = [name for name in used if name not in (*alike, *words) and _differ(table, name)]
     if alike:
         say(f"left out, being the same in all rows: {some(alike)}")
     if names:
         say(f"left out, with different words in most rows: {some(names)}; --words NAME keeps one")
-    kept = [name for name in used if name not in (*alike, *names)]
-    values = {name: _column(table, name, name in words) for name in kept}
-    if not values:
-        raise ValueError(f"{table.path} has no column to predict {target} from")
-    found = Task(table, target, values, aims)
-    columns = Encoding.of(found).columns
+    return [name for name in used if name not in (*alike, *names)]
+
+
+def _check_memory(found: Task) -> None:
+    columns, rows = Encoding.of(found).columns, len(found.target)
     inputs = sum(len(column.inputs) for column in columns)
-    if inputs * len(table) > MOST:
+    if inputs * rows > MOST:
         most = max(columns, key=lambda column: len(column.inputs))
         raise ValueError(
-            f"{table.path} would be {len(table):,} rows of {inputs:,} inputs, too much memory; {most.name} alone has "
-            f"{len(most.inputs):,} different words, --drop {most.name}"
+            f"{found.table.path} would be {rows:,} rows of {inputs:,} inputs, too much memory; {most.name} alone is "
+            f"{len(most.inputs):,} of them, --drop {most.name}"
         )
-    return found
 
 
 def _target(table: Table, name: str, kind: str | None, say: Say) -> np.ndarray:
