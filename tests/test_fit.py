@@ -24,8 +24,9 @@ from meannet import DropoutClassifier, DropoutRegressor, fit
 from meannet.cli import main
 from meannet.data.columns import Encoding
 from meannet.data.table import read
-from meannet.fit import settings
+from meannet.fit import compared_told, settings
 from meannet.judged import compared
+from meannet.report.written import rate
 
 FAST = ("--set", "hidden=16", "--set", "epochs=8")
 
@@ -148,7 +149,7 @@ def test_a_net_goes_from_a_table_with_words_and_gaps_to_answers_and_onnx(here, c
     given = session.run(None, {session.get_inputs()[0].name: inputs.astype(np.float32)})
     assert any(np.allclose(part, net.predict_proba(inputs), atol=1e-5) for part in given if np.ndim(part) == 2)
     for wrong, says in (
-        (["new.csv", "new.csv"], "one table at a time, not 2 files"),
+        (["new.csv", "new.csv"], "takes one table at a time"),
         (["none.csv"], "there is no file none.csv"),
     ):
         assert main(["predict", "own.safetensors", *wrong]) == 2
@@ -182,7 +183,45 @@ def test_labels_that_are_numbers_or_rare_are_pointed_out(here, capsys):
     told = capsys.readouterr().out
     assert "y: 9 labels, 0 42, 4 3, 5 3, 6 2, 7 2 … (--as numbers takes them for numbers)" in told
     assert "note: labels in fewer rows than there are folds: 6 2, 7 2, 8 2, 1 2, 2 2 …" in told
-    assert "from 3 folds, too few to tell it from chance" in told or "dropout makes no difference here" in told
+    assert ": 3 folds are too few to tell it from chance (standard error" in told
+    assert main(["fit", "few.csv", "y", "--folds", "50"]) == 2
+    assert "rows of any label, 42; --as numbers takes the labels for numbers" in capsys.readouterr().err
+
+
+def test_answers_are_compared_by_number_and_what_cannot_be_right_is_told(here, capsys):
+    rows = [[k % 2 * 3 + k % 5, k % 2] for k in range(60)]
+    for name, kind, more in (("labels", "labels", []), ("numbers", "numbers", ["--as", "numbers"])):
+        (here / f"{kind}.csv").write_text("a;y\n" + "".join(f"{a};{y}\n" for a, y in rows))
+        assert main(["fit", f"{kind}.csv", "y", "-o", f"{name}.safetensors", "--folds", "0", *FAST, *more]) == 0
+    (here / "new.csv").write_text("a;y\n" + "".join(f"{a};{y}.0\n" for a, y in rows) + "1;2\n2;n.a.\n3;\n")
+    capsys.readouterr()
+    assert main(["predict", "labels.safetensors", "new.csv"]) == 0
+    printed = capsys.readouterr()
+    answers = [row["label"] for row in csv.DictReader(io.StringIO(printed.out))]
+    wrong = sum(int(answer) != y for answer, (_, y) in zip(answers, rows, strict=False)) + 2
+    assert "y holds 2, n.a. in 2 rows, no label of the net" in printed.err
+    assert f"y is known for 62 rows: {rate(100 * wrong / 62)} of its answers are wrong" in printed.err
+    assert main(["predict", "numbers.safetensors", "new.csv"]) == 0
+    printed = capsys.readouterr()
+    answers = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(printed.out))]
+    squares = [(answer - y) ** 2 for answer, y in zip(answers, [y for _, y in rows] + [2], strict=False)]
+    assert "new.csv, line 63: y is 'n.a.', which is no number" in printed.err
+    assert f"y is known for 61 rows: root mean square error {np.sqrt(np.mean(squares)):.4g}" in printed.err
+    np.save("new.npy", np.zeros((3, 1)))
+    assert main(["predict", "labels.safetensors", "new.npy"]) == 2
+
+
+def test_a_net_that_diverges_ends_with_its_own_code(here, capsys):
+    assert main(["fit", "diabetes.csv", "target", "--set", "lr=1e9", "--folds", "2", "--json"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == "" and "meannet: training failed: in epoch" in printed.err
+
+
+def test_differences_are_told_as_they_are():
+    one, other = np.full(10, 0.002), np.array([0.003, 0.001] * 5)
+    same, small = (compared_told(compared(one, held, folds=5), True) for held in (other, other + 0.0004))
+    assert same == "with dropout as many errors: within the spread, so it may be chance (standard error 0.062)"
+    assert small.startswith("with dropout 0.04 points fewer errors: within the spread")
 
 
 def test_settings_are_read_as_their_kinds():

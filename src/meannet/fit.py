@@ -3,6 +3,7 @@
 import argparse
 import json
 import shlex
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,18 +21,20 @@ from sklearn.utils import check_random_state
 from meannet import export, screen
 from meannet.atomic import naming
 from meannet.config import nearest
-from meannet.console import StopRequest
+from meannet.console import EXIT_STOPPED_NETS, StopRequest
 from meannet.data.columns import Encoding, Task, task
-from meannet.data.table import read, some
+from meannet.data.table import read, short, some
 from meannet.device import choose
 from meannet.estimators import DropoutClassifier, DropoutRegressor, saved
+from meannet.estimators.fitting import TrainingFailed
 from meannet.judged import ENOUGH, SEED, arm_of, judged
 from meannet.options import Interrupted
-from meannet.report.written import plain, several
+from meannet.report.written import plain, rate, several
 from meannet.typed import as_typed
 
 KINDS = ("labels", "numbers")
 NOTES = 3
+NOTHING = 1e-12  # a difference that rounding makes
 NAMES = {
     "dropout": "the net with dropout",
     "backprop": "the net without dropout",
@@ -54,6 +57,9 @@ def fit_and_tell(options: argparse.Namespace) -> int:
     except Interrupted:
         console.print("stopped; nothing was written" if _stamp(out) == before else f"stopped after {out} was written")
         return 128 + stop.received
+    except TrainingFailed as error:
+        print(f"meannet: {error}", file=sys.stderr)
+        return EXIT_STOPPED_NETS
     if options.json:
         print(json.dumps(found, allow_nan=False))
     return 0
@@ -163,13 +169,14 @@ def noting(console: Console) -> Iterator[None]:
 
 def told(console: Console, learn: Task, options: argparse.Namespace) -> None:
     """What was made of the table, so that a mistake is seen."""
-    words = [name for name, held in learn.values.items() if held.dtype == object]
-    numbers = [name for name in learn.values if name not in words]
-    parts = [several(len(numbers), "column") + " of numbers"] * bool(numbers)
-    parts += [several(len(words), "column") + " of words"] * bool(words)
+    words = {name: len(set(held) - {""}) for name, held in learn.values.items() if held.dtype == object}
+    numbers = len(learn.values) - len(words)
+    parts = [several(numbers, "column") + " of numbers"] * bool(numbers)
+    named = some([f"{short(name)} {count:,}" for name, count in words.items()])
+    parts += [f"{several(len(words), 'column')} of words (different ones: {named})"] * bool(words)
     console.print(f"{learn.table.path}: {several(len(learn.target), 'row')}; {' and '.join(parts)}")
     gaps = {name: int(_missing(held).sum()) for name, held in learn.values.items()}
-    if named := [f"{name} {count:,}" for name, count in gaps.items() if count]:
+    if named := [f"{short(name)} {count:,}" for name, count in gaps.items() if count]:
         console.print(f"missing, and told to the net as such: {some(named)}")
     if not learn.labels:
         low, mean, high = (plain(float(value)) for value in (f(learn.target) for f in (np.min, np.mean, np.max)))
@@ -177,9 +184,9 @@ def told(console: Console, learn: Task, options: argparse.Namespace) -> None:
         return
     counts = Counter(learn.target.tolist()).most_common()
     other = "" if options.kind or learn.table.no_numbers(learn.name) else " (--as numbers takes them for numbers)"
-    shown = some([f"{label} {count:,}" for label, count in counts])
+    shown = some([f"{short(label)} {count:,}" for label, count in counts])
     console.print(f"{learn.name}: {len(counts)} labels, {shown}{other}")
-    if rare := [f"{label} {count:,}" for label, count in counts if count < options.folds]:
+    if rare := [f"{short(label)} {count:,}" for label, count in counts if count < options.folds]:
         console.print(f"note: labels in fewer rows than there are folds: {some(rare)}")
 
 
@@ -198,22 +205,22 @@ def tell_judged(console: Console, document: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     if document["comparison"]:
-        console.print(_compared(document["comparison"], labels))
+        console.print(compared_told(document["comparison"], labels))
     console.print()
 
 
-def _compared(found: dict[str, Any], labels: bool) -> str:
+def compared_told(found: dict[str, Any], labels: bool) -> str:
     size, error = (_figure(abs(found[part]), labels).removesuffix(" %") for part in ("difference", "standard_error"))
-    if float(size) == 0:
-        return f"dropout makes no difference here (standard error {error})"
     fewer = found["difference"] < 0
     told = f"{size} points {'fewer' if fewer else 'more'} errors" if labels else f"{size} {'less' if fewer else 'more'}"
-    if found["n"] < ENOUGH:
-        verdict = f"from {found['n']} folds, too few to tell it from chance"
+    if abs(found["difference"]) < NOTHING:
+        told = "as many errors" if labels else "as large an error"
+    if found["folds"] < ENOUGH:
+        verdict = f"{found['folds']} folds are too few to tell it from chance"
     else:
         verdict = "beyond the spread" if found["beyond_spread"] else "within the spread, so it may be chance"
     return f"with dropout {told}: {verdict} (standard error {error})"
 
 
 def _figure(value: float, labels: bool) -> str:
-    return f"{100 * value:.1f} %" if labels else f"{value:.4g}"
+    return rate(100 * value) if labels else f"{value:.4g}"

@@ -15,7 +15,8 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
 from meannet.data.columns import Encoding, Task
-from meannet.report.written import duration
+from meannet.data.table import Table, some
+from meannet.report.written import duration, rate, several
 
 SEED = 0  # of folds, and of the nets where none is set
 ENOUGH = 5  # folds, to say that a difference is beyond the spread
@@ -26,7 +27,11 @@ def judged(learn: Task, net: Any, folds: int, repeats: int, console: Console) ->
     """Errors of each fold on rows that were not trained on: a share of them, or a root mean square error."""
     most = max(Counter(learn.target.tolist()).values()) if learn.labels else len(learn.target)
     if folds > most:
-        raise ValueError(f"--folds {folds} are more than there are rows{' of any label' * learn.labels}, {most}")
+        numbers = learn.labels and not learn.table.no_numbers(learn.name)
+        remedy = "; --as numbers takes the labels for numbers" * numbers
+        raise ValueError(
+            f"--folds {folds} are more than there are rows{' of any label' * learn.labels}, {most}{remedy}"
+        )
     kind = RepeatedStratifiedKFold if learn.labels else RepeatedKFold
     splits = list(kind(n_splits=folds, n_repeats=repeats, random_state=SEED).split(learn.target, learn.target))
     models = beside(learn, net)
@@ -68,8 +73,8 @@ def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int)
     """The mean difference over folds; its standard error allows for folds that train on the same rows.
 
     The variance is that of single folds times 1/n + 1/(folds - 1), of which the second part is the ratio of test rows
-    to training rows (Nadeau and Bengio, 2003). Of fewer than five folds nothing is beyond the spread: their own spread
-    is known too badly.
+    to training rows (Nadeau and Bengio, 2003). With fewer than five folds nothing is beyond the spread, which few
+    folds show too badly.
     """
     differences = np.subtract(dropout, backprop)
     count = len(differences)
@@ -81,8 +86,36 @@ def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int)
         "difference": mean,
         "standard_error": error,
         "n": count,
-        "beyond_spread": count >= ENOUGH and abs(mean) > 2 * error > 0,
+        "folds": folds,
+        "beyond_spread": folds >= ENOUGH and abs(mean) > 2 * error > 0,
     }
+
+
+def known_errors(table: Table, target: str, answers: Sequence[Any], classes: Sequence[str] | None) -> list[str]:
+    """What there is to say of answers where a new table has the target, too; `classes` is None for numbers."""
+    cells = table.columns.get(target, [])
+    rows = [row for row, cell in enumerate(cells) if cell]
+    if classes is None:
+        odd = table.no_numbers(target) if rows else []
+        lines = [f"{table.told(target, row)}, which is no number" for row in odd[:1]]
+        rows = sorted({*rows} - {*odd})
+        right, given = [table.number(cells[row]) for row in rows], [answers[row] for row in rows]
+    else:
+        numeric = all(table.number(label) is not None for label in classes)  # then equal numbers are equal labels
+        right, given, known = (
+            [(table.number(label) if numeric else None) or label for label in labels]
+            for labels in ([cells[row] for row in rows], [answers[row] for row in rows], classes)
+        )
+        new = [cells[row] for row, label in zip(rows, right, strict=True) if label not in known]
+        lines = [f"{target} holds {some(sorted({*new}))} in {several(len(new), 'row')}, no label of the net"] * bool(
+            new
+        )
+    if not rows:
+        return lines
+    kind = np.float64 if classes is None else object
+    error = error_of(np.array(given, kind), np.array(right, kind), labels=classes is not None)
+    told = f"root mean square error {error:.4g}" if classes is None else f"{rate(100 * error)} of its answers are wrong"
+    return [*lines, f"{target} is known for {several(len(rows), 'row')}: {told}"]
 
 
 def error_of(answers: np.ndarray, right: np.ndarray, *, labels: bool) -> float:

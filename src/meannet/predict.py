@@ -16,10 +16,9 @@ from meannet import export, plain
 from meannet.atomic import write_atomically
 from meannet.data import files
 from meannet.data.columns import Encoding
-from meannet.data.table import Table
 from meannet.data.table import read as read_table
 from meannet.estimators.cases import chunks
-from meannet.judged import error_of
+from meannet.judged import known_errors
 from meannet.trained import Choice, Trained, open_trained
 
 FORMS = (".csv", ".json")
@@ -50,7 +49,9 @@ def predict_and_tell(options: argparse.Namespace) -> int:
         write_atomically(out, text.encode())
     _say(f"mean network of {trained.chosen}")
     if table:
-        _tell_errors(facts, table, outputs)
+        classes = facts["classes"] and facts["classes"][0]
+        for line in known_errors(table, facts["table"]["target"], plain.answers(facts, outputs), classes):
+            _say(line)
     sys.stdout.write(text if out is None else f"wrote {out}: {len(cases):,} cases\n")
     return 0
 
@@ -67,21 +68,9 @@ def _wanted(facts: dict[str, Any]) -> files.Wanted:
 
 
 def _only(paths: Sequence[Path]) -> Path:
-    if len(paths) > 1:
-        raise ValueError(f"the net takes one table at a time, not {len(paths)} files")
+    if len(paths) > 1 or paths[0].suffix == ".npy":
+        raise ValueError("the net takes one table at a time, a file with names in its first line")
     return paths[0]
-
-
-def _tell_errors(facts: dict[str, Any], table: Table, outputs: torch.Tensor) -> None:
-    """How many answers are right, where the table has what the net predicts."""
-    target, labels = facts["table"]["target"], facts["classes"] is not None
-    known = [row for row, cell in enumerate(table.columns.get(target, ())) if cell]
-    right = np.array(table.columns[target]) if known and labels else table.numbers(target) if known else None
-    if right is None:
-        return
-    error = error_of(np.array(plain.answers(facts, outputs))[known], right[known], labels=labels)
-    figure = f"{100 * error:.1f} % of its answers are wrong" if labels else f"root mean square error {error:.4g}"
-    _say(f"{target} is known for {len(known):,} rows: {figure}")
 
 
 def export_and_tell(options: argparse.Namespace) -> int:

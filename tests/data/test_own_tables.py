@@ -36,7 +36,7 @@ def table(tmp_path, said):
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 def test_separators_marks_quotes_blank_lines_and_spaces_are_read(tmp_path, mark):
-    text = f'\ufeffa{mark} "b, c"{mark}d\r\n\r\n1{mark}"x{mark}y"{mark}NA\r\n 2 {mark} "z"{mark}?\r\n{mark}{mark}\r\n'
+    text = f'\ufeffa{mark} "b, c"{mark}d\r\n\r\n1{mark}"x{mark}y"{mark}NA\r\n 2 {mark} "z"{mark}?\r\n'
     found = written(tmp_path / "t.csv", text)
     assert (found.separator, found.lines) == (mark, [3, 4])
     assert found.columns == {"a": ["1", "2"], "b, c": [f"x{mark}y", "z"], "d": ["", ""]}
@@ -49,15 +49,18 @@ def test_separators_marks_quotes_blank_lines_and_spaces_are_read(tmp_path, mark)
         ("Weight, kg;Height, cm;y\n1,5;2;3\n", ["Weight, kg", "Height, cm", "y"]),
         ('"x\nin mm";c;y\n1;2;3\n', ["x\nin mm", "c", "y"]),
         ("name\nann\nbob\n", ["name"]),
+        ("SEP=|\na|b\n1|2\n", ["a", "b"]),
+        ("Weight, kg;Height, cm;y\n70,5;170,2;0\n", ["Weight, kg", "Height, cm", "y"]),
     ],
 )
 def test_headers_with_other_marks_breaks_and_excels_first_line_are_read(tmp_path, text, names):
     assert list(written(tmp_path / "t.csv", text).columns) == names
 
 
-def test_rows_without_anything_keep_their_places_but_at_the_end(tmp_path):
-    found = written(tmp_path / "t.csv", "a,b\n,\n1,2\n,\n,\n")
-    assert found.columns == {"a": ["", "1"], "b": ["", "2"]}
+def test_rows_without_anything_keep_their_places(tmp_path):
+    found = written(tmp_path / "t.csv", "a,b\n,\n\n1,2\n,\n\n")
+    assert found.columns == {"a": ["", "1", ""], "b": ["", "2", ""]}
+    assert written(tmp_path / "t.csv", "a\n1\n\n3\n\n\n").columns == {"a": ["1", "", "3"]}
 
 
 def test_a_pipe_is_read_as_a_file_is(tmp_path):
@@ -69,13 +72,33 @@ def test_a_pipe_is_read_as_a_file_is(tmp_path):
 
 
 def test_decimal_commas_are_numbers_where_commas_do_not_separate(tmp_path):
-    found = written(tmp_path / "t.csv", "a;b;c;d;e\n-3,25;1,5e2;1.5;1,250;950\n0,5;2;1,000.5;3,500;1,250\n")
+    found = written(
+        tmp_path / "t.csv",
+        "a;b;c;d;e;f;g\n-3,25;1,5e2;1.5;1,250;950;6.354;1.584,06\n0,5;2;1,00,5;3,500;1,250;924;950,00\n",
+    )
+    np.testing.assert_array_equal(found.numbers("g"), [1584.06, 950])
     np.testing.assert_array_equal(found.numbers("a"), [-3.25, 0.5])
     np.testing.assert_array_equal(found.numbers("b"), [150, 2])
     assert found.numbers("c") is None and found.no_numbers("c") == [1]
     np.testing.assert_array_equal(found.numbers("d"), [1.25, 3.5])
-    with pytest.raises(ValueError, match=r"line 3: e is '1,250', and it is not clear .* write 1250 or 1.250"):
+    with pytest.raises(ValueError, match=r"line 3: e is '1,250', and it is not clear .* write 1250 or 1,2500"):
         found.numbers("e")
+    with pytest.raises(ValueError, match=r"line 2: f is '6.354', and it is not clear .* write 6354 or 6.3540"):
+        found.numbers("f")
+
+
+def test_dots_are_before_decimals_where_commas_separate(tmp_path):
+    found = written(tmp_path / "t.csv", 'a,b\n6.354,"1,584.06"\n924,3\n')
+    np.testing.assert_array_equal(found.numbers("a"), [6.354, 924])
+    np.testing.assert_array_equal(found.numbers("b"), [1584.06, 3])
+
+
+def test_numbers_that_may_be_something_else_are_pointed_out(table, said):
+    table("code;size;y\n" + "".join(f"0{k % 7};1,25{k % 7};{k % 2}\n" for k in range(30)))
+    assert said == [
+        "note: code has numbers that begin with 0, such as 00; if they are names, --words code",
+        "note: size is taken for numbers with three decimals, such as 1,250",
+    ]
 
 
 @pytest.mark.parametrize("cell", ["1_000", "inf", "nan1", "0x10", "1 2", "1e308"])
@@ -182,7 +205,9 @@ ROWS = "".join(f"{k},{k % 7},{k % 2}\n" for k in range(30))
         ("a,y\n1,2\n1,2,3\n", {}, "line 3: 3 cells, where the first line has 2; the first line must name all"),
         ("My report 2020\na;y\n1;2\n", {}, "line 2: 2 cells, where the first line has 1"),
         ('a,y\n1,2\n"x"y,2\n', {}, "line 3: ',' expected after"),
-        ("a,z\n1,2\n", {}, "no column 'y'; it has a, z (its first line names the columns)"),
+        ('a;y\n1;2\n"x"y;2\n', {}, "line 3: ';' expected after"),
+        ("a|y\n1|2\n", {}, "no column 'y'; did you mean a|y? (its first line names the columns, tabs apart)"),
+        ("a,z\n1,2\n", {}, "no column 'y'; it has a, z (its first line names the columns, commas apart)"),
         (f"{','.join(f'column{k}' for k in range(99))}\n{'1,' * 98}1\n", {}, "it has column0, column1, column2, "),
         ("a,y\n1,2\n2,2\n3,4\n4,n.a.\n", {}, "line 5: y is 'n.a.', and a number in most rows; put a number there"),
         (f"a,y\n{'x' * 5000},2\n1,2\n1,1\n", {}, f"line 2: a is '{'x' * 40}…', and a number in most rows"),

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from meannet import checkpoint
-from meannet.data.table import Table, some
+from meannet.data.table import Table, short, some
 
 FEW = 20  # different numbers that are still taken for labels, and different words that are never too many
 MOST = 1 << 27  # numbers in the inputs of all rows: 1 GiB, of which there are a few copies
@@ -183,7 +183,21 @@ def _useful(table: Table, used: Sequence[str], words: Sequence[str], say: Say) -
         say(f"left out, being the same in all rows: {some(alike)}")
     if names:
         say(f"left out, with different words in most rows: {some(names)}; --words NAME keeps one")
-    return [name for name in used if name not in (*alike, *names)]
+    kept = [name for name in used if name not in (*alike, *names)]
+    for name in kept:
+        if name not in words and not table.no_numbers(name):
+            _point_out(table, name, say)
+    return kept
+
+
+def _point_out(table: Table, name: str, say: Say) -> None:
+    """What may be wrong with a column that is taken for numbers."""
+    cells, rows = table.columns[name], table.three_digits(name)
+    if rows:
+        say(f"note: {name} is taken for numbers with three decimals, such as {cells[rows[0]]}")
+    codes = [cell for cell in cells if len(cell) > 1 and cell[0] == "0" and cell.isdigit()]
+    if codes:
+        say(f"note: {name} has numbers that begin with 0, such as {short(codes[0])}; if they are names, --words {name}")
 
 
 def _check_memory(found: Task) -> None:
@@ -222,11 +236,10 @@ def _spelled_alike(table: Table, name: str, say: Say) -> list[str]:
     cells = table.columns[name]
     if table.no_numbers(name):
         return cells
-    spellings: dict[float, Counter[str]] = {}
+    spellings: dict[float | None, Counter[str]] = {}
     for cell in cells:
-        spellings.setdefault(float(table.number(cell) or 0), Counter())[cell] += 1
-    several = [" and ".join(spelled) for spelled in spellings.values() if len(spelled) > 1]
-    if several:
+        spellings.setdefault(table.number(cell), Counter())[cell] += 1
+    if several := [" and ".join(spelled) for spelled in spellings.values() if len(spelled) > 1]:
         say(f"{name}: one label each, being equal numbers: {some(several)}")
     chosen = {cell: spelled.most_common(1)[0][0] for spelled in spellings.values() for cell in spelled}
     return [chosen[cell] for cell in cells]

@@ -15,11 +15,12 @@ import numpy as np
 
 from meannet.config import nearest
 
-SEPARATORS = ",;\t"
+SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}  # of equally good ones the first
 LOOKED_AT = 50  # rows, to tell what separates cells
 MISSING = {"", "na", "n/a", "nan", "null", "?"}  # in any case
-LARGEST = 1e100  # of a number, so that squares and sums are numbers, too
-THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+LARGEST = 1e38  # of a number, so that it is one in float32, too
+THREE_DIGITS = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # after a mark before decimals or thousands
+BOTH_MARKS = re.compile(r"[-+]?\d{1,3}((,\d{3})+\.|(\.\d{3})+,)\d+")  # 1,234.5 and 1.234,5
 SHOWN = 5  # names in a line
 WIDEST = 40  # characters of a cell that are shown
 
@@ -43,7 +44,7 @@ class Table:
         found = [math.nan if cell == "" else self.number(cell) for cell in cells]
         if None in found:
             return None
-        self._check_commas(name)
+        self._check_marks(name)
         return np.array(found, np.float64)
 
     def no_numbers(self, name: str) -> list[int]:
@@ -68,28 +69,44 @@ class Table:
 
     def told(self, name: str, row: int) -> str:
         """Where a cell is and what it holds."""
-        cell = self.columns[name][row]
-        return f"{self.at(row)}: {name} is {cell[:WIDEST] + '…' * (len(cell) > WIDEST)!r}"
+        return f"{self.at(row)}: {name} is {short(self.columns[name][row])!r}"
 
     def check_column(self, name: str, why: str = "") -> None:
         """Refuse a name that no column has."""
         if name not in self.columns:
             hint = nearest(name, self.columns)
             hint = hint if hint.startswith("did") else f"it has {some(list(self.columns))}"
-            raise ValueError(f"{self.path} has no column {name!r}{why}; {hint} (its first line names the columns)")
+            apart = SEPARATORS.get(self.separator, f"{self.separator!r}")
+            raise ValueError(
+                f"{self.path} has no column {name!r}{why}; {hint} (its first line names the columns, {apart} apart)"
+            )
 
-    def _check_commas(self, name: str) -> None:
-        """Refuse those that may be before decimals or thousands: three digits follow each, and some cells have none."""
+    def three_digits(self, name: str) -> list[int]:
+        """The rows in which three digits follow a comma or a dot, where a column has such and whole numbers alone.
+
+        Whether that mark is before decimals or thousands cannot be told, unless commas separate cells.
+        """
         cells = self.columns[name]
-        commas = [row for row, cell in enumerate(cells) if "," in cell]
-        if 0 < len(commas) < sum(map(bool, cells)) and all(THOUSANDS.fullmatch(cells[row]) for row in commas):
-            cell = cells[commas[0]]
-            remedy = f"write {cell.replace(',', '')} or {cell.replace(',', '.')}"
-            raise ValueError(f"{self.told(name, commas[0])}, and it is not clear what the comma means; {remedy}")
+        for mark in ".," if self.separator != "," else "":
+            marked = [row for row, cell in enumerate(cells) if mark in cell]
+            if marked and all(THREE_DIGITS.fullmatch(cells[row]) for row in marked):
+                return marked
+        return []
+
+    def _check_marks(self, name: str) -> None:
+        """Refuse those of three digits beside numbers without: where all have them, it is taken for decimals."""
+        rows = self.three_digits(name)
+        if 0 < len(rows) < sum(map(bool, self.columns[name])):
+            cell = self.columns[name][rows[0]]
+            mark = "," if "," in cell else "."
+            remedy = f"write {cell.replace(mark, '')} or {cell}0"
+            raise ValueError(f"{self.told(name, rows[0])}, and it is not clear what {mark!r} means there; {remedy}")
 
     def number(self, cell: str) -> float | None:
         """A cell as a number; None where it is none, or too large to reckon with."""
-        if self.separator != "," and cell.count(",") == 1 and "." not in cell:  # a decimal comma
+        if BOTH_MARKS.fullmatch(cell):
+            cell = cell.replace(min(".,", key=cell.index), "").replace(",", ".")
+        elif self.separator != "," and cell.count(",") == 1 and "." not in cell:  # a decimal comma
             cell = cell.replace(",", ".")
         try:
             found = float(cell)
@@ -107,15 +124,18 @@ def read(path: str | Path) -> Table:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not in UTF-8; save it as CSV in UTF-8") from None
-    told = re.match(r'"?sep=(.)"?\r?\n', text)  # as Excel has it
+    told = re.match(r'(?i)"?sep=(.)"?\r?\n', text)  # as Excel has it
     separator = told[1] if told else max(SEPARATORS, key=lambda mark: _suits(text, mark))
     reader = _reader(text, separator)
     try:
-        found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells][bool(told) :]
+        found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader][bool(told) :]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    while found and not any(found[-1][1]):  # spreadsheets end with such rows
-        found.pop()
+    if max((len(cells) for _, cells in found), default=0) == 1:  # then a blank line is a row with a gap
+        while found and not found[-1][1]:
+            found.pop()
+        found = [(line, cells or [""]) for line, cells in found]
+    found = [(line, cells) for line, cells in found if cells]
     if len(found) < 2:
         raise ValueError(f"{path} holds no rows; the first line names the columns, and rows follow")
     (_, names), *rows = found
@@ -133,19 +153,24 @@ def read(path: str | Path) -> Table:
     return Table(path, separator, columns, len(names) - len(columns), [line for line, _ in rows])
 
 
-def _reader(text: str, separator: str) -> Any:
-    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+def _reader(text: str, separator: str, *, strict: bool = True) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict, skipinitialspace=True)
 
 
 def _suits(text: str, separator: str) -> tuple[bool, int]:
     """How well a mark separates cells: whether the first rows have equally many, and how many at most."""
     try:
-        sizes = [len(cells) for cells in islice(_reader(text, separator), LOOKED_AT) if cells]
-    except csv.Error:
+        sizes = [len(cells) for cells in islice(_reader(text, separator, strict=False), LOOKED_AT) if cells]
+    except csv.Error:  # a cell that is too long
         return False, 0
     return len(set(sizes)) == 1 and sizes[0] > 1, max(sizes, default=0)
 
 
 def some(names: Sequence[str]) -> str:
     """The first of them."""
-    return ", ".join(name[:WIDEST] + "…" * (len(name) > WIDEST) for name in names[:SHOWN]) + " …" * (len(names) > SHOWN)
+    return ", ".join(short(name) for name in names[:SHOWN]) + " …" * (len(names) > SHOWN)
+
+
+def short(text: str) -> str:
+    """What is shown of a cell or a name."""
+    return text[:WIDEST] + "…" * (len(text) > WIDEST)

@@ -42,6 +42,10 @@ NOTHING = 1e-9  # a loss that leaves nothing to learn, as of targets that are al
 LEARNED = 1e-3  # a net with a loss below this that no longer moves has learned its cases, not collapsed
 
 
+class TrainingFailed(ValueError):
+    """Every net diverged or collapsed."""
+
+
 class DropoutNet(Parameters):
     """Dense nets trained with dropout, as a scikit-learn estimator; its two kinds are in supervised.py."""
 
@@ -282,7 +286,7 @@ class DropoutNet(Parameters):
         if not self.standardize:
             remedy += ", or set standardize=True"
         if len(faults) == nets:
-            raise ValueError(f"training failed: in epoch {first.epoch} the net {first.why}{where}; {remedy}")
+            raise TrainingFailed(f"training failed: in epoch {first.epoch} the net {first.why}{where}; {remedy}")
         warn(
             f"{len(faults)} of {nets} nets failed and are left out: in epoch {first.epoch} net {first.net} "
             f"{first.why}{where}; {remedy}",
