@@ -102,14 +102,12 @@ def known_errors(table: Table, target: str, answers: Sequence[Any], classes: Seq
         right, given = [table.number(cells[row]) for row in rows], [answers[row] for row in rows]
     else:
         numeric = all(table.number(label) is not None for label in classes)  # then equal numbers are equal labels
-        right, given, known = (
-            [(table.number(label) if numeric else None) or label for label in labels]
-            for labels in ([cells[row] for row in rows], [answers[row] for row in rows], classes)
-        )
-        new = [cells[row] for row, label in zip(rows, right, strict=True) if label not in known]
-        lines = [f"{target} holds {some(sorted({*new}))} in {several(len(new), 'row')}, no label of the net"] * bool(
-            new
-        )
+        keys = {label: table.number(label) if numeric else label for label in {*cells, *classes}}
+        known = {keys[label] for label in classes}
+        right, given = [keys[cells[row]] for row in rows], [keys[answers[row]] for row in rows]
+        new = [cells[row] for row in rows if keys[cells[row]] not in known]
+        named = some(sorted({*new}))
+        lines = [f"{target} holds {named} in {several(len(new), 'row')}, no label of the net"] * bool(new)
     if not rows:
         return lines
     kind = np.float64 if classes is None else object
