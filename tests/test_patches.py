@@ -325,8 +325,9 @@ def test_a_rate_that_kills_a_badly_begun_net_is_refused_though_it_reduces_the_ob
     searching = replace(toy, patches=replace(toy.patches, search=5))
     badly_begun = replace(searching, net=replace(toy.net, initial_sd=sd))
     result = experiments.run(badly_begun, tmp_path / "run", Options(workers=0, say=said.append))
-    before, after = (float(word) for word in said[0].split()[4:7:2])
-    assert said[0].startswith("learning rate 1:") and math.log(3) < after < before
+    assert said[0].endswith("; 1 rank with 0 workers to decode pictures")
+    before, after = (float(word) for word in said[1].split()[4:7:2])
+    assert said[1].startswith("learning rate 1:") and math.log(3) < after < before
     assert result["lr"] < 1 and not any(arm.get("stopped") for arm in result["arms"])
 
 

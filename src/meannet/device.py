@@ -91,6 +91,12 @@ def environment(device: torch.device, precision: str, path: str, command: str) -
     }
 
 
+def told(facts: dict[str, Any]) -> str:
+    """The same in a line: on what and how a run computes."""
+    threads = f" on {facts['threads']} threads" * (facts["device"] == "cpu")
+    return f"{facts['device_name']}; {facts['path']} path{threads}, {facts['precision']}"
+
+
 def versions() -> dict[str, str]:
     from meannet import __version__
 

@@ -298,8 +298,7 @@ def _write_environment(folder: RunFolder, where: torch.device, precision: str, p
     asked = folder.began_with("asked_precision", "auto")  # which some path may not have had
     facts["asked_precision"] = asked if options.precision == "auto" else options.precision
     if any(folder.began_with(name) != facts[name] for name in ("device_name", "path", "threads", "precision")):
-        threads = f" on {facts['threads']} threads" * (where.type == "cpu")
-        options.say(f"{facts['device_name']}; {path} path{threads}, {precision}")
+        options.say(device.told(facts))
     folder.write("environment.json", facts | {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs})
 
 

@@ -25,6 +25,7 @@ from meannet.options import Interrupted, Options
 from meannet.passes import Loop, search_rate, train
 from meannet.patches import Prepared
 from meannet.ranks import Ranks, joined, named
+from meannet.report.written import several
 from meannet.runlog import RunFolder, check_free
 
 
@@ -102,6 +103,8 @@ def run(
         if ranks.first:
             command = folder.began_with("command", options.command)
             facts = device.environment(where, engine.precision, engine.name, command)
+            decoding = f"{several(ranks.world, 'rank')} with {several(workers, 'worker')} to decode pictures"
+            options.say(f"{device.told(facts)}; {decoding}")
             saving = {"save_minutes": options.save_minutes, "save_epochs": options.save_epochs}
             folder.write("environment.json", facts | saving | {"ranks": ranks.world, "workers": workers})
         if loop.lr is None:
