@@ -205,10 +205,26 @@ def test_answers_are_compared_by_number_and_what_cannot_be_right_is_told(here, c
     printed = capsys.readouterr()
     answers = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(printed.out))]
     squares = [(answer - y) ** 2 for answer, y in zip(answers, [y for _, y in rows] + [2], strict=False)]
-    assert "new.csv, line 63: y is 'n.a.', which is no number" in printed.err
+    assert "new.csv, line 63: y is 'n.a.', no number that can be used (1 such row in all)" in printed.err
     assert f"y is known for 61 rows: root mean square error {np.sqrt(np.mean(squares)):.4g}" in printed.err
     np.save("new.npy", np.zeros((3, 1)))
     assert main(["predict", "labels.safetensors", "new.npy"]) == 2
+
+
+def test_errors_are_not_told_where_numbers_may_be_meant_in_two_ways(here, capsys):
+    (here / "old.csv").write_text("a;y\n" + "".join(f"{k};{900 + k * k}\n" for k in range(40)))
+    (here / "new.csv").write_text("a;y\n1;1.250\n2;900\n")
+    assert main(["fit", "old.csv", "y", "-o", "net.safetensors", "--folds", "0", *FAST]) == 0
+    assert main(["predict", "net.safetensors", "new.csv", "-o", "answers.csv"]) == 0
+    assert "line 2: y is '1.250', which may be meant in two ways; no errors are told" in capsys.readouterr().err
+
+
+def test_labels_are_compared_whatever_separates_cells(here, capsys):
+    (here / "old.csv").write_text("a;y\n" + "".join(f"{k % 2 * 9};{k % 2},5\n" for k in range(40)))
+    (here / "new.csv").write_text("a,y\n0,0.5\n9,1.5\n")
+    assert main(["fit", "old.csv", "y", "--as", "labels", "-o", "net.safetensors", "--folds", "0"]) == 0
+    assert main(["predict", "net.safetensors", "new.csv"]) == 0
+    assert capsys.readouterr().err.endswith("y is known for 2 rows: 0 % of its answers are wrong\n")
 
 
 def test_a_net_that_diverges_ends_with_its_own_code(here, capsys):
@@ -222,6 +238,8 @@ def test_differences_are_told_as_they_are():
     same, small = (compared_told(compared(one, held, folds=5), True) for held in (other, other + 0.0004))
     assert same == "with dropout as many errors: within the spread, so it may be chance (standard error 0.062)"
     assert small.startswith("with dropout 0.04 points fewer errors: within the spread")
+    tiny = compared_told(compared(1e-14 * np.arange(10), 1e-14 * np.arange(10) + 2e-14, folds=5), False)
+    assert tiny.startswith("with dropout 2e-14 less: beyond the spread")
 
 
 def test_settings_are_read_as_their_kinds():

@@ -34,7 +34,6 @@ from meannet.typed import as_typed
 
 KINDS = ("labels", "numbers")
 NOTES = 3
-NOTHING = 1e-12  # a difference that rounding makes
 NAMES = {
     "dropout": "the net with dropout",
     "backprop": "the net without dropout",
@@ -213,7 +212,7 @@ def compared_told(found: dict[str, Any], labels: bool) -> str:
     size, error = (_figure(abs(found[part]), labels).removesuffix(" %") for part in ("difference", "standard_error"))
     fewer = found["difference"] < 0
     told = f"{size} points {'fewer' if fewer else 'more'} errors" if labels else f"{size} {'less' if fewer else 'more'}"
-    if abs(found["difference"]) < NOTHING:
+    if found["difference"] == 0:
         told = "as many errors" if labels else "as large an error"
     if found["folds"] < ENOUGH:
         verdict = f"{found['folds']} folds are too few to tell it from chance"

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from time import perf_counter
 from typing import Any
 
@@ -14,12 +15,14 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
+from meannet.data import marks
 from meannet.data.columns import Encoding, Task
 from meannet.data.table import Table, some
 from meannet.report.written import duration, rate, several
 
 SEED = 0  # of folds, and of the nets where none is set
 ENOUGH = 5  # folds, to say that a difference is beyond the spread
+ROUNDING = 1e-9  # of errors; a smaller difference is none
 LONG = 30.0  # seconds, which are worth a word
 
 
@@ -80,6 +83,8 @@ def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int)
     count = len(differences)
     error = float(differences.std(ddof=1) * math.sqrt(1 / count + 1 / (folds - 1)))
     mean = float(differences.mean())
+    if abs(mean) < ROUNDING * max(np.mean(dropout), np.mean(backprop)):
+        mean = 0.0
     return {
         "arm": "dropout",
         "over": "backprop",
@@ -87,7 +92,7 @@ def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int)
         "standard_error": error,
         "n": count,
         "folds": folds,
-        "beyond_spread": folds >= ENOUGH and abs(mean) > 2 * error > 0,
+        "beyond_spread": folds >= ENOUGH and abs(mean) > 2 * error,
     }
 
 
@@ -95,25 +100,49 @@ def known_errors(table: Table, target: str, answers: Sequence[Any], classes: Seq
     """What there is to say of answers where a new table has the target, too; `classes` is None for numbers."""
     cells = table.columns.get(target, [])
     rows = [row for row, cell in enumerate(cells) if cell]
-    if classes is None:
-        odd = table.no_numbers(target) if rows else []
-        lines = [f"{table.told(target, row)}, which is no number" for row in odd[:1]]
-        rows = sorted({*rows} - {*odd})
-        right, given = [table.number(cells[row]) for row in rows], [answers[row] for row in rows]
-    else:
-        numeric = all(table.number(label) is not None for label in classes)  # then equal numbers are equal labels
-        keys = {label: table.number(label) if numeric else label for label in {*cells, *classes}}
-        known = {keys[label] for label in classes}
-        right, given = [keys[cells[row]] for row in rows], [keys[answers[row]] for row in rows]
-        new = [cells[row] for row in rows if keys[cells[row]] not in known]
-        named = some(sorted({*new}))
-        lines = [f"{target} holds {named} in {several(len(new), 'row')}, no label of the net"] * bool(new)
     if not rows:
+        return []
+    if classes is None and table.unclear(target):
+        return [f"{table.told(target, table.unclear(target)[0])}, which may be meant in two ways; no errors are told"]
+    if classes is None:
+        lines, right, given = _known_numbers(table, target, rows, answers)
+    else:
+        lines, right, given = _known_labels(table, target, rows, answers, classes)
+    if not right:
         return lines
     kind = np.float64 if classes is None else object
     error = error_of(np.array(given, kind), np.array(right, kind), labels=classes is not None)
     told = f"root mean square error {error:.4g}" if classes is None else f"{rate(100 * error)} of its answers are wrong"
-    return [*lines, f"{target} is known for {several(len(rows), 'row')}: {told}"]
+    return [*lines, f"{target} is known for {several(len(right), 'row')}: {told}"]
+
+
+Known = tuple[list[str], list[Any], list[Any]]  # what is to be said, what is right, and what was answered
+
+
+def _known_numbers(table: Table, target: str, rows: Sequence[int], answers: Sequence[Any]) -> Known:
+    odd, held = table.no_numbers(target), table.spelled(target)
+    lines = [f"{table.told(target, row)}, no number that can be used" for row in odd[:1]]
+    lines = [f"{line} ({several(len(odd), 'such row')} in all)" for line in lines]
+    good = [row for row in rows if held[row] is not None]
+    return lines, [held[row] for row in good], [answers[row] for row in good]
+
+
+def _known_labels(
+    table: Table, target: str, rows: Sequence[int], answers: Sequence[Any], classes: Sequence[str]
+) -> Known:
+    """Where the net's labels are numbers, equal numbers are equal labels, however they are spelled."""
+    cells, held = table.columns[target], table.spelled(target)
+    numbers = {label: marks.spelled(label, "", commas=True) for label in classes}
+    if None in numbers.values():
+        keys: dict[str, Any] = {label: label for label in classes}
+        right: list[Any] = [cells[row] for row in rows]
+    else:
+        keys = {label: Decimal(str(text)) for label, text in numbers.items()}
+        right = [Decimal(text) if (text := held[row]) is not None else cells[row] for row in rows]
+    new = [cells[row] for row, key in zip(rows, right, strict=True) if key not in keys.values()]
+    named = some(sorted({*new}))
+    lines = [f"{target} holds {named} in {several(len(new), 'row')}, no label of the net"] * bool(new)
+    return lines, right, [keys[answers[row]] for row in rows]
 
 
 def error_of(answers: np.ndarray, right: np.ndarray, *, labels: bool) -> float:

@@ -50,6 +50,11 @@ def test_separators_marks_quotes_blank_lines_and_spaces_are_read(tmp_path, mark)
         ('"x\nin mm";c;y\n1;2;3\n', ["x\nin mm", "c", "y"]),
         ("name\nann\nbob\n", ["name"]),
         ("SEP=|\na|b\n1|2\n", ["a", "b"]),
+        ("sep=,\ra,b\r1,2\r", ["a", "b"]),
+        ('\n"sep=,",,\na,b\n1,2\n', ["a", "b"]),
+        ("\n\nu\n1\n", ["u"]),
+        ('"x","Note; remark"\n"3","a; b"\n', ["x", "Note; remark"]),
+        ("Preis, EUR;Menge, kg;Wert, EUR\n1,5;2,5;3,5\n", ["Preis, EUR", "Menge, kg", "Wert, EUR"]),
         ("Weight, kg;Height, cm;y\n70,5;170,2;0\n", ["Weight, kg", "Height, cm", "y"]),
     ],
 )
@@ -58,7 +63,7 @@ def test_headers_with_other_marks_breaks_and_excels_first_line_are_read(tmp_path
 
 
 def test_rows_without_anything_keep_their_places(tmp_path):
-    found = written(tmp_path / "t.csv", "a,b\n,\n\n1,2\n,\n\n")
+    found = written(tmp_path / "t.csv", "a,b\n,\n\n1,2\n  \n,\n\n")
     assert found.columns == {"a": ["", "1", ""], "b": ["", "2", ""]}
     assert written(tmp_path / "t.csv", "a\n1\n\n3\n\n\n").columns == {"a": ["1", "", "3"]}
 
@@ -85,6 +90,38 @@ def test_decimal_commas_are_numbers_where_commas_do_not_separate(tmp_path):
         found.numbers("e")
     with pytest.raises(ValueError, match=r"line 2: f is '6.354', and it is not clear .* write 6354 or 6.3540"):
         found.numbers("f")
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["1.234,5", "1.000", "7"], [1234.5, 1000, 7]),
+        (["1,234.5", "1,000", "1.5"], [1234.5, 1000, 1.5]),
+        (["1.234.567", "2.000"], [1234567, 2000]),
+        (["-1,234,567", "2,000"], [-1234567, 2000]),
+        (["2.000", "1,5e3", "2.5"], [2, 1500, 2.5]),
+        (["+3", ".5", "5.", ",5", "0,0"], [3, 0.5, 5, 0.5, 0]),
+    ],
+)
+@pytest.mark.parametrize("mark", ";\t")
+def test_cells_with_both_marks_or_several_tell_what_stands_before_thousands(tmp_path, cells, numbers, mark):
+    text = "".join(f"{mark}{cell}\n" for cell in cells)
+    np.testing.assert_array_equal(written(tmp_path / "t.csv", f"a{mark}b\n{text}").numbers("b"), numbers)
+
+
+def test_lines_are_counted_below_one_that_names_the_mark(tmp_path):
+    assert written(tmp_path / "t.csv", "sep=;\na;b\n1;2\n").lines == [3]
+
+
+def test_large_whole_numbers_are_labels_of_their_own(table):
+    rows = "".join(f"{k};10000000000000000{1 + k % 2}\n" for k in range(9))
+    assert len(set(table(f"a;y\n{rows}", kind="labels").target)) == 2
+
+
+def test_a_column_that_counts_is_found_whatever_rows_lack(table, said):
+    rows = "".join(f"{k},{k * k},{k % 2}\n" for k in range(9))
+    table(f"id,a,y\n{rows},,\n")
+    assert said[0] == "note: id rises by 1 from row to row; if it only counts rows, --drop id"
 
 
 def test_dots_are_before_decimals_where_commas_separate(tmp_path):
@@ -206,8 +243,12 @@ ROWS = "".join(f"{k},{k % 7},{k % 2}\n" for k in range(30))
         ("My report 2020\na;y\n1;2\n", {}, "line 2: 2 cells, where the first line has 1"),
         ('a,y\n1,2\n"x"y,2\n', {}, "line 3: ',' expected after"),
         ('a;y\n1;2\n"x"y;2\n', {}, "line 3: ';' expected after"),
-        ("a|y\n1|2\n", {}, "no column 'y'; did you mean a|y? (its first line names the columns, tabs apart)"),
-        ("a,z\n1,2\n", {}, "no column 'y'; it has a, z (its first line names the columns, commas apart)"),
+        ("a|y\n1|2\n", {}, "no column 'y'; did you mean a|y? (its first line names them, tabs apart; a line above it"),
+        (
+            "a,z\n1,2\n",
+            {},
+            "no column 'y'; it has a, z (its first line names them, commas apart; a line above it, such as sep=;",
+        ),
         (f"{','.join(f'column{k}' for k in range(99))}\n{'1,' * 98}1\n", {}, "it has column0, column1, column2, "),
         ("a,y\n1,2\n2,2\n3,4\n4,n.a.\n", {}, "line 5: y is 'n.a.', and a number in most rows; put a number there"),
         (f"a,y\n{'x' * 5000},2\n1,2\n1,1\n", {}, f"line 2: a is '{'x' * 40}…', and a number in most rows"),

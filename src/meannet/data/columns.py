@@ -7,6 +7,7 @@ learn from lacked one, another input says whether it is missing.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
@@ -93,6 +94,7 @@ class Encoding:
         for column in self.columns:
             held = values[column.name]
             if column.words is None:
+                _tell_three_decimals(table, column.name, say)
                 count = int(np.isnan(held).sum())
                 if count and not column.gaps:
                     say(f"{column.name} is missing in {_rows(count)}; taken as the mean, {column.fill:.6g}")
@@ -192,9 +194,8 @@ def _useful(table: Table, used: Sequence[str], words: Sequence[str], say: Say) -
 
 def _point_out(table: Table, name: str, say: Say) -> None:
     """What may be wrong with a column that is taken for numbers."""
-    cells, rows = table.columns[name], table.three_digits(name)
-    if rows:
-        say(f"note: {name} is taken for numbers with three decimals, such as {cells[rows[0]]}")
+    cells = table.columns[name]
+    _tell_three_decimals(table, name, say)
     codes = [cell for cell in cells if len(cell) > 1 and cell[0] == "0" and cell.isdigit()]
     if codes:
         say(f"note: {name} has numbers that begin with 0, such as {short(codes[0])}; if they are names, --words {name}")
@@ -209,6 +210,11 @@ def _check_memory(found: Task) -> None:
             f"{found.table.path} would be {rows:,} rows of {inputs:,} inputs, too much memory; {most.name} alone is "
             f"{len(most.inputs):,} of them, --drop {most.name}"
         )
+
+
+def _tell_three_decimals(table: Table, name: str, say: Say) -> None:
+    if rows := table.unclear(name):
+        say(f"note: {name} is taken for numbers with three decimals, such as {table.columns[name][rows[0]]}")
 
 
 def _target(table: Table, name: str, kind: str | None, say: Say) -> np.ndarray:
@@ -236,9 +242,9 @@ def _spelled_alike(table: Table, name: str, say: Say) -> list[str]:
     cells = table.columns[name]
     if table.no_numbers(name):
         return cells
-    spellings: dict[float | None, Counter[str]] = {}
-    for cell in cells:
-        spellings.setdefault(table.number(cell), Counter())[cell] += 1
+    spellings: dict[Decimal, Counter[str]] = {}
+    for cell, text in zip(cells, table.spelled(name), strict=True):
+        spellings.setdefault(Decimal(str(text)), Counter())[cell] += 1
     if several := [" and ".join(spelled) for spelled in spellings.values() if len(spelled) > 1]:
         say(f"{name}: one label each, being equal numbers: {some(several)}")
     chosen = {cell: spelled.most_common(1)[0][0] for spelled in spellings.values() for cell in spelled}
@@ -246,11 +252,9 @@ def _spelled_alike(table: Table, name: str, say: Say) -> list[str]:
 
 
 def _counts(table: Table, name: str) -> bool:
-    """Whether a column rises by 1 from each row to the next."""
-    if len(table) < 3 or table.no_numbers(name):
-        return False
-    held = table.numbers(name)
-    return held is not None and bool((np.diff(held) == 1).all())
+    """Whether a column rises by 1 from each row that has it to the next."""
+    held = [text for cell, text in zip(table.columns[name], table.spelled(name), strict=True) if cell]
+    return len(held) > 2 and None not in held and bool((np.diff(np.array(held, np.float64)) == 1).all())
 
 
 def _differ(table: Table, name: str) -> bool:

@@ -14,14 +14,14 @@ from typing import Any, Self
 import numpy as np
 
 from meannet.config import nearest
+from meannet.data import marks
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}  # of equally good ones the first
 LOOKED_AT = 50  # rows, to tell what separates cells
 MISSING = {"", "na", "n/a", "nan", "null", "?"}  # in any case
-LARGEST = 1e38  # of a number, so that it is one in float32, too
-THREE_DIGITS = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # after a mark before decimals or thousands
-BOTH_MARKS = re.compile(r"[-+]?\d{1,3}((,\d{3})+\.|(\.\d{3})+,)\d+")  # 1,234.5 and 1.234,5
+SEP = re.compile(r"(?i)\s*\"?sep=([^\r\n])\"?[,;\t]*(\r\n|\r|\n)")  # a line by which Excel names the mark
 SHOWN = 5  # names in a line
+ANOTHER = "a line above it, such as sep=;, names another mark"
 WIDEST = 40  # characters of a cell that are shown
 
 
@@ -38,18 +38,35 @@ class Table:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def numbers(self, name: str) -> np.ndarray | None:
-        """A column as float64, what is missing as nan; None where a cell is no number."""
+    def spelled(self, name: str) -> list[str | None]:
+        """Each cell of a column as Python writes numbers, and None where it is none."""
         cells = self.columns[name]
-        found = [math.nan if cell == "" else self.number(cell) for cell in cells]
-        if None in found:
+        thousands = marks.thousands_mark(cells)
+        return [marks.spelled(cell, thousands, commas=self.separator != ",") for cell in cells]
+
+    def numbers(self, name: str) -> np.ndarray | None:
+        """A column as float64, what is missing as nan; None where a cell is no number.
+
+        Refuses marks that may be before decimals or thousands, but where all cells have them: then before decimals.
+        """
+        if self.no_numbers(name):
             return None
-        self._check_marks(name)
-        return np.array(found, np.float64)
+        rows = self.unclear(name)
+        if 0 < len(rows) < sum(map(bool, self.columns[name])):
+            cell = self.columns[name][rows[0]]
+            mark = "," if "," in cell else "."
+            remedy = f"write {cell.replace(mark, '')} or {cell}0"
+            raise ValueError(f"{self.told(name, rows[0])}, and it is not clear what {mark!r} means there; {remedy}")
+        return np.array([math.nan if text is None else float(text) for text in self.spelled(name)])
 
     def no_numbers(self, name: str) -> list[int]:
         """The rows in which a column holds something, and no number."""
-        return [row for row, cell in enumerate(self.columns[name]) if cell and self.number(cell) is None]
+        both = zip(self.columns[name], self.spelled(name), strict=True)
+        return [row for row, (cell, text) in enumerate(both) if cell and text is None]
+
+    def unclear(self, name: str) -> list[int]:
+        """The rows whose number cannot be told by what is in the column."""
+        return marks.unclear(self.columns[name], commas=self.separator != ",")
 
     def mostly_numbers(self, name: str) -> bool:
         """Whether more than half of what is there are numbers, but not all."""
@@ -76,43 +93,8 @@ class Table:
         if name not in self.columns:
             hint = nearest(name, self.columns)
             hint = hint if hint.startswith("did") else f"it has {some(list(self.columns))}"
-            apart = SEPARATORS.get(self.separator, f"{self.separator!r}")
-            raise ValueError(
-                f"{self.path} has no column {name!r}{why}; {hint} (its first line names the columns, {apart} apart)"
-            )
-
-    def three_digits(self, name: str) -> list[int]:
-        """The rows in which three digits follow a comma or a dot, where a column has such and whole numbers alone.
-
-        Whether that mark is before decimals or thousands cannot be told, unless commas separate cells.
-        """
-        cells = self.columns[name]
-        for mark in ".," if self.separator != "," else "":
-            marked = [row for row, cell in enumerate(cells) if mark in cell]
-            if marked and all(THREE_DIGITS.fullmatch(cells[row]) for row in marked):
-                return marked
-        return []
-
-    def _check_marks(self, name: str) -> None:
-        """Refuse those of three digits beside numbers without: where all have them, it is taken for decimals."""
-        rows = self.three_digits(name)
-        if 0 < len(rows) < sum(map(bool, self.columns[name])):
-            cell = self.columns[name][rows[0]]
-            mark = "," if "," in cell else "."
-            remedy = f"write {cell.replace(mark, '')} or {cell}0"
-            raise ValueError(f"{self.told(name, rows[0])}, and it is not clear what {mark!r} means there; {remedy}")
-
-    def number(self, cell: str) -> float | None:
-        """A cell as a number; None where it is none, or too large to reckon with."""
-        if BOTH_MARKS.fullmatch(cell):
-            cell = cell.replace(min(".,", key=cell.index), "").replace(",", ".")
-        elif self.separator != "," and cell.count(",") == 1 and "." not in cell:  # a decimal comma
-            cell = cell.replace(",", ".")
-        try:
-            found = float(cell)
-        except ValueError:
-            return None
-        return found if abs(found) < LARGEST and "_" not in cell else None
+            apart = f"{SEPARATORS.get(self.separator, repr(self.separator))} apart; {ANOTHER}"
+            raise ValueError(f"{self.path} has no column {name!r}{why}; {hint} (its first line names them, {apart})")
 
 
 def read(path: str | Path) -> Table:
@@ -124,18 +106,16 @@ def read(path: str | Path) -> Table:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not in UTF-8; save it as CSV in UTF-8") from None
-    told = re.match(r'(?i)"?sep=(.)"?\r?\n', text)  # as Excel has it
-    separator = told[1] if told else max(SEPARATORS, key=lambda mark: _suits(text, mark))
+    named = SEP.match(text)
+    above = len(text[: named.end()].splitlines()) if named else 0
+    text = text[named.end() :] if named else text
+    separator = named[1] if named else max(SEPARATORS, key=lambda mark: _suits(text, mark))
     reader = _reader(text, separator)
     try:
-        found = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader][bool(told) :]
+        found = [(above + reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
-    if max((len(cells) for _, cells in found), default=0) == 1:  # then a blank line is a row with a gap
-        while found and not found[-1][1]:
-            found.pop()
-        found = [(line, cells or [""]) for line, cells in found]
-    found = [(line, cells) for line, cells in found if cells]
+        raise ValueError(f"{path}, line {above + reader.line_num}: {error}") from None
+    found = _without_blank_lines(found)
     if len(found) < 2:
         raise ValueError(f"{path} holds no rows; the first line names the columns, and rows follow")
     (_, names), *rows = found
@@ -144,7 +124,7 @@ def read(path: str | Path) -> Table:
         raise ValueError(f"{path} has two columns named {twice[0]!r}; rename one")
     for line, cells in rows:
         if len(cells) != len(names):
-            remedy = "the first line must name all columns, and each row must have them all"
+            remedy = f"the first line must name all columns, and each row must have them all; {ANOTHER}"
             raise ValueError(
                 f"{path}, line {line}: {len(cells)} cells, where the first line has {len(names)}; {remedy}"
             )
@@ -157,13 +137,28 @@ def _reader(text: str, separator: str, *, strict: bool = True) -> Any:
     return csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict, skipinitialspace=True)
 
 
-def _suits(text: str, separator: str) -> tuple[bool, int]:
-    """How well a mark separates cells: whether the first rows have equally many, and how many at most."""
-    try:
-        sizes = [len(cells) for cells in islice(_reader(text, separator, strict=False), LOOKED_AT) if cells]
-    except csv.Error:  # a cell that is too long
-        return False, 0
-    return len(set(sizes)) == 1 and sizes[0] > 1, max(sizes, default=0)
+def _without_blank_lines(found: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Lines with cells; in a table of one column a blank line between two others is a row with a gap."""
+    found = [(line, cells if any(cells) or len(cells) > 1 else []) for line, cells in found]
+    filled = [place for place, (_, cells) in enumerate(found) if cells]
+    if max((len(cells) for _, cells in found), default=0) == 1:
+        return [(line, cells or [""]) for line, cells in found[filled[0] : filled[-1] + 1]]
+    return [found[place] for place in filled]
+
+
+def _suits(text: str, separator: str) -> tuple[bool, bool, int]:
+    """How well a mark separates cells: whether the first rows have equally many, and are sound; else the most."""
+
+    def sizes(strict: bool) -> list[int]:
+        try:
+            return [len(cells) for cells in islice(_reader(text, separator, strict=strict), LOOKED_AT) if cells]
+        except csv.Error:
+            return []
+
+    loosely = sizes(strict=False)
+    if len(set(loosely)) == 1 and loosely[0] > 1:
+        return True, sizes(strict=True) == loosely, 0
+    return False, False, max(loosely, default=0)
 
 
 def some(names: Sequence[str]) -> str:
