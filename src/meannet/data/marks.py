@@ -12,13 +12,13 @@ THREE_DIGITS = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # after a mark that ma
 
 def thousands_mark(cells: Sequence[str]) -> str:
     """The mark between thousands, where cells tell; else nothing."""
-    found = {min(".,", key=(cell + ".,").index) for cell in cells if CLEAR.fullmatch(cell)}
+    found = {min(".,", key=(cell + ".,").index) for cell in cells if _clear(cell)}
     return found.pop() if len(found) == 1 else ""
 
 
 def spelled(cell: str, thousands: str, *, commas: bool) -> str | None:
     """A cell as Python writes numbers; None where it is none, or too large. `commas` may be before decimals."""
-    if CLEAR.fullmatch(cell):
+    if _clear(cell):
         first = min(".,", key=(cell + ".,").index)
         cell = cell.replace(first, "").replace(",", ".")
     elif thousands and thousands in cell and THREE_DIGITS.fullmatch(cell):
@@ -37,7 +37,11 @@ def unclear(cells: Sequence[str], *, commas: bool) -> list[int]:
     if thousands_mark(cells):
         return []
     for mark in ".," if commas else "":
-        marked = [place for place, cell in enumerate(cells) if mark in cell and not CLEAR.fullmatch(cell)]
+        marked = [place for place, cell in enumerate(cells) if mark in cell and not _clear(cell)]
         if marked and all(THREE_DIGITS.fullmatch(cells[place]) for place in marked):
             return marked
     return []
+
+
+def _clear(cell: str) -> bool:
+    return cell.count(",") + cell.count(".") > 1 and CLEAR.fullmatch(cell) is not None

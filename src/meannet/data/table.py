@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -34,15 +34,18 @@ class Table:
     columns: dict[str, list[str]]
     unnamed: int  # columns without a name, which are not among them
     lines: list[int]  # of the file, where each row ends
+    _spelled: dict[str, list[str | None]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def spelled(self, name: str) -> list[str | None]:
         """Each cell of a column as Python writes numbers, and None where it is none."""
-        cells = self.columns[name]
-        thousands = marks.thousands_mark(cells)
-        return [marks.spelled(cell, thousands, commas=self.separator != ",") for cell in cells]
+        if name not in self._spelled:
+            cells = self.columns[name]
+            thousands, commas = marks.thousands_mark(cells), self.separator != ","
+            self._spelled[name] = [marks.spelled(cell, thousands, commas=commas) for cell in cells]
+        return self._spelled[name]
 
     def numbers(self, name: str) -> np.ndarray | None:
         """A column as float64, what is missing as nan; None where a cell is no number.
