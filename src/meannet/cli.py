@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, cast
@@ -131,14 +132,22 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("-o", "--out", required=True, metavar="FILE.html")
     one = add("claims", claims, "the paper's theorems and inequalities, checked by enumeration")
     one.add_argument("--json", action="store_true")
-    one = add("data", data, "where each data set is; get it; verify it; prepare raw pictures")
+    one = add(
+        "data",
+        _later("meannet.data.tell", "data_and_tell"),
+        "where each data set is; get it; verify it; prepare raw pictures",
+    )
     one.add_argument("action", choices=("list", "fetch", "check", "prepare"))
     one.add_argument("name", metavar="NAME", nargs="?")
     one.add_argument("source", metavar="SRC", nargs="?", help="of prepare: raw pictures; of check recordings: yours")
     one.add_argument("--workers", type=int, metavar="N", help="of prepare: processes; as many as there are cores")
     one.add_argument("--force", action="store_true", help="fetch anew, whatever is there")
     one.add_argument("--json", action="store_true")
-    one = add("fit", fit, "a net for a table of one's own, judged beside the same net without dropout, and saved")
+    one = add(
+        "fit",
+        _later("meannet.fit", "fit_and_tell"),
+        "a net for a table of one's own, judged beside the same net without dropout, and saved",
+    )
     one.add_argument("file", metavar="TABLE.csv", help="its first line names the columns")
     one.add_argument("column", metavar="COLUMN", help="what to predict: labels, or numbers")
     one.add_argument("-o", "--out", metavar="FILE.safetensors", help="train on all rows, too, and save the net there")
@@ -150,13 +159,17 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="of the net")
     one.add_argument("--force", action="store_true", help="replace a file that is there")
     one.add_argument("--json", action="store_true")
-    one = add("predict", predict, "labels and probabilities for new cases, from the mean network")
+    one = add(
+        "predict",
+        _later("meannet.predict", "predict_and_tell"),
+        "labels and probabilities for new cases, from the mean network",
+    )
     _choosing_a_net(one)
     one.add_argument("files", metavar="FILE", nargs="+", help="a table (.npy, .csv), pictures, or a folder of pictures")
     one.add_argument("-o", "--out", metavar="FILE.csv|FILE.json", help="write there instead of to stdout")
     one.add_argument("--force", action="store_true", help="replace a file that is there")
     one.add_argument("--json", action="store_true", help="JSON on stdout, instead of CSV")
-    one = add("speech", speech, "phones with times, from a recording")
+    one = add("speech", _later("meannet.transcribe", "decode_and_tell"), "phones with times, from a recording")
     one.add_argument("action", choices=("decode",))
     _choosing_a_net(one, divided=False)
     one.add_argument("file", metavar="FILE.wav", help="RIFF or SPHERE, one channel, 16 bits, the run's sampling rate")
@@ -164,12 +177,14 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--force", action="store_true", help="replace a file that is there")
     one.add_argument("--device", default="auto", metavar="auto|cpu|cuda")
     one.add_argument("--json", action="store_true", help="JSON on stdout, instead of a table")
-    one = add("export", export, "the mean network for other programs")
+    one = add("export", _later("meannet.predict", "export_and_tell"), "the mean network for other programs")
     _choosing_a_net(one)
     one.add_argument("--to", required=True, metavar="onnx|pt2|torch")
     one.add_argument("-o", "--out", required=True, metavar="FILE", help=".onnx, .pt2, or .safetensors for torch")
     one.add_argument("--force", action="store_true", help="replace a file that is there")
-    one = add("bench", bench, "speed beside peers that are installed, all in one run")
+    one = add(
+        "bench", _later("meannet.bench.tell", "bench_and_tell"), "speed beside peers that are installed, all in one run"
+    )
     one.add_argument("--scaling", action="store_true", help="instead: how time and memory grow with width, nets, batch")
     one.add_argument("--neighbour", action="store_true", help="instead: speed beside one busy process on two cores")
     one.add_argument("--overhead", action="store_true", help="instead: what a run costs beside updates; prediction")
@@ -196,6 +211,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--quick", action="store_true", help="few epochs")
     one.add_argument("--json", action="store_true")
     return top
+
+
+def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A command whose module is loaded when it is called: `--help` and mistakes need neither torch nor scikit-learn."""
+    return lambda options: getattr(import_module(module), function)(options)
 
 
 def _choosing_a_net(command: argparse.ArgumentParser, *, divided: bool = True) -> None:
@@ -356,42 +376,6 @@ def claims(options: argparse.Namespace) -> int:
                 f"{verdict} {claim['name']} ({claim['paper']})\n       {claim['says']}: {claim['value']:.3g}, {bound}"
             )
     return 0 if all(claim["holds"] for claim in found) else EXIT_FAILED
-
-
-def data(options: argparse.Namespace) -> int:
-    from meannet.data.tell import data_and_tell
-
-    return data_and_tell(options)
-
-
-def fit(options: argparse.Namespace) -> int:
-    from meannet.fit import fit_and_tell
-
-    return fit_and_tell(options)
-
-
-def predict(options: argparse.Namespace) -> int:
-    from meannet.predict import predict_and_tell
-
-    return predict_and_tell(options)
-
-
-def speech(options: argparse.Namespace) -> int:
-    from meannet.transcribe import decode_and_tell
-
-    return decode_and_tell(options)
-
-
-def export(options: argparse.Namespace) -> int:
-    from meannet.predict import export_and_tell
-
-    return export_and_tell(options)
-
-
-def bench(options: argparse.Namespace) -> int:
-    from meannet.bench.tell import bench_and_tell
-
-    return bench_and_tell(options)
 
 
 def sweep(options: argparse.Namespace) -> int:

@@ -98,22 +98,18 @@ def compared(dropout: Sequence[float], backprop: Sequence[float], *, folds: int)
 
 def known_errors(table: Table, target: str, answers: Sequence[Any], classes: Sequence[str] | None) -> list[str]:
     """What there is to say of answers where a new table has the target, too; `classes` is None for numbers."""
-    cells = table.columns.get(target, [])
-    rows = [row for row, cell in enumerate(cells) if cell]
+    rows = [row for row, cell in enumerate(table.columns.get(target, [])) if cell]
     if not rows:
         return []
-    if classes is None and table.unclear(target):
-        return [f"{table.told(target, table.unclear(target)[0])}, which may be meant in two ways; no errors are told"]
     if classes is None:
         lines, right, given = _known_numbers(table, target, rows, answers)
+        error = error_of(np.array(given, np.float64), np.array(right, np.float64), labels=False) if right else 0.0
+        told = f"root mean square error {error:.4g}"
     else:
         lines, right, given = _known_labels(table, target, rows, answers, classes)
-    if not right:
-        return lines
-    kind = np.float64 if classes is None else object
-    error = error_of(np.array(given, kind), np.array(right, kind), labels=classes is not None)
-    told = f"root mean square error {error:.4g}" if classes is None else f"{rate(100 * error)} of its answers are wrong"
-    return [*lines, f"{target} is known for {several(len(right), 'row')}: {told}"]
+        error = error_of(np.array(given, object), np.array(right, object), labels=True)
+        told = f"{rate(100 * error)} of its answers are wrong"
+    return [*lines, f"{target} is known for {several(len(right), 'row')}: {told}"] if right else lines
 
 
 Known = tuple[list[str], list[Any], list[Any]]  # what is to be said, what is right, and what was answered
@@ -121,8 +117,10 @@ Known = tuple[list[str], list[Any], list[Any]]  # what is to be said, what is ri
 
 def _known_numbers(table: Table, target: str, rows: Sequence[int], answers: Sequence[Any]) -> Known:
     odd, held = table.no_numbers(target), table.spelled(target)
-    lines = [f"{table.told(target, row)}, no number that can be used" for row in odd[:1]]
-    lines = [f"{line} ({several(len(odd), 'such row')} in all)" for line in lines]
+    if unclear := table.unclear(target):
+        return [f"{table.told(target, unclear[0])}, which may be meant in two ways; no errors are told"], [], []
+    count = several(len(odd), "such row")
+    lines = [f"{table.told(target, row)}, no number that can be used ({count} in all)" for row in odd[:1]]
     good = [row for row in rows if held[row] is not None]
     return lines, [held[row] for row in good], [answers[row] for row in good]
 

@@ -38,7 +38,7 @@ def predict_and_tell(options: argparse.Namespace) -> int:
     facts = trained.facts
     paths = [Path(path) for path in options.files]
     table = read_table(_only(paths)) if "table" in facts else None
-    if table:
+    if table is not None:
         cases, inputs = range(len(table)), Encoding.from_json(facts["table"]).encode_new(table, _say)
     else:
         cases, inputs = files.read(paths, _wanted(facts), _say)
@@ -48,7 +48,7 @@ def predict_and_tell(options: argparse.Namespace) -> int:
     if out is not None:
         write_atomically(out, text.encode())
     _say(f"mean network of {trained.chosen}")
-    if table:
+    if table is not None:
         classes = facts["classes"] and facts["classes"][0]
         for line in known_errors(table, facts["table"]["target"], plain.answers(facts, outputs), classes):
             _say(line)

@@ -171,6 +171,9 @@ def task(
     if not useful:
         raise ValueError(f"{table.path} has no column to predict {target} from")
     found = Task(table, target, {name: _column(table, name, name in words) for name in useful}, aims)
+    for name, held in found.values.items():
+        if held.dtype != object:
+            _point_out(table, name, say)
     _check_memory(found)
     return found
 
@@ -185,18 +188,13 @@ def _useful(table: Table, used: Sequence[str], words: Sequence[str], say: Say) -
         say(f"left out, being the same in all rows: {some(alike)}")
     if names:
         say(f"left out, with different words in most rows: {some(names)}; --words NAME keeps one")
-    kept = [name for name in used if name not in (*alike, *names)]
-    for name in kept:
-        if name not in words and not table.no_numbers(name):
-            _point_out(table, name, say)
-    return kept
+    return [name for name in used if name not in (*alike, *names)]
 
 
 def _point_out(table: Table, name: str, say: Say) -> None:
     """What may be wrong with a column that is taken for numbers."""
-    cells = table.columns[name]
     _tell_three_decimals(table, name, say)
-    codes = [cell for cell in cells if len(cell) > 1 and cell[0] == "0" and cell.isdigit()]
+    codes = [cell for cell in table.columns[name] if len(cell) > 1 and cell[0] == "0" and cell.isdigit()]
     if codes:
         say(f"note: {name} has numbers that begin with 0, such as {short(codes[0])}; if they are names, --words {name}")
 
